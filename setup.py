@@ -1,0 +1,62 @@
+"""The extension modules of gymvec; everything else is in pyproject.toml.
+
+The environment variable GYMVEC_BUILD chooses how they are compiled:
+``release`` (the default), ``debug`` (bounds checks, assertions, no optimisation) or
+``sanitize`` (debug with AddressSanitizer and UndefinedBehaviorSanitizer).
+"""
+
+import os
+import sys
+
+import numpy
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+MODE = os.environ.get("GYMVEC_BUILD", "release")
+if MODE not in ("release", "debug", "sanitize"):
+    raise SystemExit(f"GYMVEC_BUILD must be release, debug or sanitize, got {MODE!r}")
+CHECKED = MODE != "release"
+
+if sys.platform == "win32":
+    compile_args = ["/std:c11", "/Od" if CHECKED else "/O2"]
+    link_args = []
+else:
+    compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden"]
+    compile_args += ["-O1", "-g", "-UNDEBUG"] if CHECKED else ["-O3"]
+    link_args = []
+    if MODE == "sanitize":
+        sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+        compile_args += [*sanitizers, "-fno-omit-frame-pointer"]
+        link_args += sanitizers
+
+DIRECTIVES = {
+    "language_level": 3,
+    "binding": True,
+    "boundscheck": CHECKED,
+    "wraparound": False,
+    "initializedcheck": CHECKED,
+    "cdivision": True,
+    "embedsignature": False,
+}
+
+
+def extension(name: str, *c_sources: str) -> Extension:
+    """One extension module: its Cython source and the C files it stands on."""
+    return Extension(
+        f"gymvec.{name}",
+        sources=[f"src/gymvec/{name}.pyx", *(f"csrc/{source}" for source in c_sources)],
+        depends=["csrc/rows.h", "src/gymvec/_rows.pxd"],
+        include_dirs=["csrc", numpy.get_include()],
+        define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
+        extra_compile_args=compile_args,
+        extra_link_args=link_args,
+    )
+
+
+setup(
+    ext_modules=cythonize(
+        [extension("_dispatch"), extension("_rows", "rows.c"), extension("_leaf", "rows.c")],
+        compiler_directives=DIRECTIVES,
+        include_path=["src"],
+    )
+)

@@ -1,0 +1,40 @@
+"""What other extension modules may use of the row kernels."""
+
+cimport numpy as cnp
+from cpython.object cimport PyTypeObject
+
+ctypedef cnp.npy_intp npy_intp
+
+
+cdef struct Row:
+    # Shape and element of one row of a block. `dims` is borrowed from an array or a shape
+    # that outlives the struct.
+    int type_num
+    int ndim
+    const npy_intp* dims
+    size_t itemsize
+    size_t nbytes
+    bint native
+    PyTypeObject* scalar
+
+
+# Whether rows of this dtype can be copied as bytes, and how. False declines.
+cdef bint describe_row(Row* row, cnp.dtype dtype, int ndim, const npy_intp* dims) except -1
+
+# The bytes of `item` as a row; a converted value is put into `scratch`, which holds one row.
+# NULL declines.
+cdef const char* row_of(object item, const Row* row, char* scratch, bint stacking) noexcept
+
+# index as an offset in rows; IndexError outside [0, n).
+cdef Py_ssize_t checked_index(object index, Py_ssize_t n) except -1
+
+cdef bint stack(object items, cnp.ndarray out) except -1
+cdef bint put_row(char* target, const Row* row, object value) except -1
+cdef object assign_row(cnp.ndarray target, object value)
+
+
+cdef class RowWriter:
+    cdef Row _row
+    cdef cnp.ndarray _target
+    cdef bint _plain
+    cdef int put(self, object value) except -1

@@ -1,0 +1,306 @@
+"""Samples in shared memory: the twin of ``gymnasium.vector.utils.shared_memory``."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing as mp
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, NoReturn
+
+import numpy as np
+from gymnasium.error import CustomSpaceError
+from gymnasium.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    Graph,
+    MultiBinary,
+    MultiDiscrete,
+    OneOf,
+    Sequence,
+    Space,
+    Text,
+    Tuple,
+)
+from gymnasium.vector.utils import shared_memory as _original
+
+from gymvec import _leaf
+from gymvec.utils import text
+from gymvec.utils.dispatch import handles, not_a_space, twin
+
+__all__ = ["create_shared_memory", "read_from_shared_memory", "write_to_shared_memory"]
+
+# By kind and size; other dtypes (float16, longdouble) lie in shared memory as bytes.
+_CTYPES = {
+    np.dtype(kind).str[1:]: kind
+    for kind in (
+        ctypes.c_bool,
+        ctypes.c_int8,
+        ctypes.c_int16,
+        ctypes.c_int32,
+        ctypes.c_int64,
+        ctypes.c_uint8,
+        ctypes.c_uint16,
+        ctypes.c_uint32,
+        ctypes.c_uint64,
+        ctypes.c_float,
+        ctypes.c_double,
+    )
+}
+
+
+def _unregistered(name: str, space: Any) -> Exception:
+    if isinstance(space, Space):
+        return CustomSpaceError(
+            f"Space of type `{type(space)}` doesn't have an registered `{name}` function. "
+            f"Register `{type(space)}` for `{name}` to support it."
+        )
+    return not_a_space(name, space)
+
+
+@twin(_original.create_shared_memory)
+def create_shared_memory(space: Space[Any], n: int = 1, ctx: ModuleType = mp) -> Any:
+    """Make memory for one sample of each environment, shared with child processes.
+
+    Args:
+        space: Space of a single environment.
+        n: Number of environments.
+        ctx: Multiprocessing context.
+
+    Returns:
+        What ``ctx.Array`` makes for an array space or Text, of ``n`` rows; a tuple or dict of
+        these for Tuple and Dict; for OneOf a tuple of the chosen indices and the memory of
+        each alternative.
+
+    Raises:
+        CustomSpaceError: No handler is registered for the space's class.
+        TypeError: The space has no fixed shape (Graph, Sequence), or is no space.
+
+    Example:
+        >>> from gymnasium.spaces import Box
+        >>> create_shared_memory(Box(0, 1, (3,)), n=2).get_obj()  # doctest: +ELLIPSIS
+        <multiprocessing.sharedctypes.c_float_Array_6 object at ...>
+    """
+    raise _unregistered("create_shared_memory", space)
+
+
+@handles(create_shared_memory, Box, Discrete, MultiDiscrete, MultiBinary)
+def _create_array(space: Any, n: int = 1, ctx: Any = mp) -> Any:
+    size = n * int(np.prod(space.shape))
+    kind = _CTYPES.get(space.dtype.str[1:])
+    if kind is None:
+        return ctx.Array(ctypes.c_uint8, size * space.dtype.itemsize)
+    return ctx.Array(kind, size)
+
+
+@handles(create_shared_memory, Tuple)
+def _create_tuple(space: Tuple, n: int = 1, ctx: Any = mp) -> tuple[Any, ...]:
+    return tuple(create_shared_memory(subspace, n=n, ctx=ctx) for subspace in space.spaces)
+
+
+@handles(create_shared_memory, Dict)
+def _create_dict(space: Dict, n: int = 1, ctx: Any = mp) -> dict[str, Any]:
+    return {
+        key: create_shared_memory(subspace, n=n, ctx=ctx) for key, subspace in space.spaces.items()
+    }
+
+
+@handles(create_shared_memory, Text)
+def _create_text(space: Text, n: int = 1, ctx: Any = mp) -> Any:
+    return ctx.Array(ctypes.c_int32, n * space.max_length)
+
+
+@handles(create_shared_memory, OneOf)
+def _create_oneof(space: OneOf, n: int = 1, ctx: Any = mp) -> tuple[Any, ...]:
+    return (
+        ctx.Array(ctypes.c_int64, n),
+        *(create_shared_memory(subspace, n=n, ctx=ctx) for subspace in space.spaces),
+    )
+
+
+@handles(create_shared_memory, Graph, Sequence)
+def _create_dynamic(space: Graph | Sequence, n: int = 1, ctx: Any = mp) -> NoReturn:
+    raise TypeError(
+        f"As {space} has a dynamic shape so its not possible to make a static shared memory. "
+        "For `AsyncVectorEnv`, disable `shared_memory`."
+    )
+
+
+@twin(_original.read_from_shared_memory)
+def read_from_shared_memory(
+    space: Space[Any], shared_memory: Any, n: int = 1
+) -> dict[str, Any] | tuple[Any, ...] | np.ndarray:
+    """Read the samples of all environments from shared memory.
+
+    Args:
+        space: Space of a single environment.
+        shared_memory: What ``create_shared_memory(space, n)`` made.
+        n: Number of environments.
+
+    Returns:
+        The batch. Its arrays are views of the shared memory: what is written there later
+        shows in them, and what is written to them lands there. Texts are strings of their own.
+
+    Raises:
+        CustomSpaceError: No handler is registered for the space's class.
+        TypeError: ``space`` is not a :class:`gymnasium.Space`.
+        ValueError: The memory is not that of ``n`` samples of this space.
+
+    Example:
+        >>> from gymnasium.spaces import Discrete
+        >>> memory = create_shared_memory(Discrete(5), n=2)
+        >>> write_to_shared_memory(Discrete(5), 1, 3, memory)
+        >>> read_from_shared_memory(Discrete(5), memory, n=2)
+        array([0, 3])
+    """
+    raise _unregistered("read_from_shared_memory", space)
+
+
+handles(read_from_shared_memory, Box, Discrete, MultiDiscrete, MultiBinary)(_leaf.read)
+
+
+@handles(read_from_shared_memory, Tuple)
+def _read_tuple(space: Tuple, shared_memory: Any, n: int = 1) -> tuple[Any, ...]:
+    _check_tuple(space, shared_memory, len(space.spaces))
+    return tuple(
+        read_from_shared_memory(subspace, memory, n=n)
+        for memory, subspace in zip(shared_memory, space.spaces, strict=True)
+    )
+
+
+@handles(read_from_shared_memory, Dict)
+def _read_dict(space: Dict, shared_memory: Any, n: int = 1) -> dict[str, Any]:
+    _check_dict(space, shared_memory)
+    return {
+        key: read_from_shared_memory(subspace, shared_memory[key], n=n)
+        for key, subspace in space.spaces.items()
+    }
+
+
+@handles(read_from_shared_memory, Text)
+def _read_text(space: Text, shared_memory: Any, n: int = 1) -> tuple[str, ...]:
+    return text.decode(space, _leaf.view(space, shared_memory, np.int32, (space.max_length,), n))
+
+
+@handles(read_from_shared_memory, OneOf)
+def _read_oneof(space: OneOf, shared_memory: Any, n: int = 1) -> tuple[Any, ...]:
+    _check_tuple(space, shared_memory, 1 + len(space.spaces))
+    chosen = _leaf.view(space, shared_memory[0], np.int64, (), n)
+    batches = [
+        read_from_shared_memory(subspace, memory, n=n)
+        for memory, subspace in zip(shared_memory[1:], space.spaces, strict=True)
+    ]
+    return tuple(
+        (index, _sample_of(space.spaces[index], batches[index], environment))
+        for environment, index in enumerate(chosen)
+    )
+
+
+def _sample_of(space: Space[Any], batch: Any, environment: int) -> Any:
+    """One environment's sample out of a batch that was read from shared memory."""
+    if isinstance(space, Tuple) and isinstance(batch, tuple):
+        return tuple(
+            _sample_of(subspace, part, environment)
+            for subspace, part in zip(space.spaces, batch, strict=True)
+        )
+    if isinstance(space, Dict) and isinstance(batch, dict):
+        return {
+            key: _sample_of(subspace, batch[key], environment)
+            for key, subspace in space.spaces.items()
+        }
+    return batch[environment]
+
+
+@twin(_original.write_to_shared_memory)
+def write_to_shared_memory(space: Space[Any], index: int, value: Any, shared_memory: Any) -> None:
+    """Write the sample of one environment into shared memory.
+
+    A value of another dtype is cast as NumPy casts it without a rule. An error leaves each
+    array leaf as it was.
+
+    Args:
+        space: Space of a single environment.
+        index: The environment, any integer type, in ``[0, n)``.
+        value: The sample.
+        shared_memory: What ``create_shared_memory(space, n)`` made.
+
+    Raises:
+        CustomSpaceError: No handler is registered for the space's class.
+        IndexError: ``index`` is outside ``[0, n)``.
+        TypeError: ``space`` is not a :class:`gymnasium.Space`.
+        ValueError: The value has another number of elements, or the memory is not of this space.
+
+    Example:
+        >>> from gymnasium.spaces import Box
+        >>> import numpy as np
+        >>> memory = create_shared_memory(Box(0, 9, (2,)), n=2)
+        >>> write_to_shared_memory(Box(0, 9, (2,)), 0, np.array([1, 2], np.float32), memory)
+        >>> memory[:]
+        [1.0, 2.0, 0.0, 0.0]
+    """
+    raise _unregistered("write_to_shared_memory", space)
+
+
+handles(write_to_shared_memory, Box, Discrete, MultiDiscrete, MultiBinary)(_leaf.write)
+
+
+@handles(write_to_shared_memory, Tuple)
+def _write_tuple(space: Tuple, index: int, value: Any, shared_memory: Any) -> None:
+    _check_tuple(space, shared_memory, len(space.spaces))
+    for part, memory, subspace in zip(value, shared_memory, space.spaces, strict=True):
+        write_to_shared_memory(subspace, index, part, memory)
+
+
+@handles(write_to_shared_memory, Dict)
+def _write_dict(
+    space: Dict, index: int, value: Mapping[str, Any], shared_memory: Mapping[str, Any]
+) -> None:
+    _check_dict(space, shared_memory)
+    for key, subspace in space.spaces.items():
+        write_to_shared_memory(subspace, index, value[key], shared_memory[key])
+
+
+@handles(write_to_shared_memory, Text)
+def _write_text(space: Text, index: int, value: str, shared_memory: Any) -> None:
+    rows = _leaf.view(space, shared_memory, np.int32, (space.max_length,), None)
+    if space.max_length > 0:
+        rows = rows[_leaf.row_index(index, len(rows))]
+    rows[...] = text.encode(space, value)
+
+
+@handles(write_to_shared_memory, OneOf)
+def _write_oneof(space: OneOf, index: int, value: tuple[int, Any], shared_memory: Any) -> None:
+    _check_tuple(space, shared_memory, 1 + len(space.spaces))
+    chosen = _leaf.view(space, shared_memory[0], np.int64, (), None)
+    environment = _leaf.row_index(index, len(chosen))
+    alternative, sample = value
+    if not 0 <= alternative < len(space.spaces):
+        raise ValueError(
+            f"expected the index of one of the {len(space.spaces)} alternatives of {space}, "
+            f"got {alternative}"
+        )
+    # The index goes last: a sample that cannot be written leaves the old choice in place.
+    write_to_shared_memory(
+        space.spaces[alternative], environment, sample, shared_memory[1 + alternative]
+    )
+    chosen[environment] = alternative
+
+
+def _check_tuple(space: Space[Any], shared_memory: Any, size: int) -> None:
+    if not isinstance(shared_memory, tuple | list) or len(shared_memory) != size:
+        raise ValueError(
+            f"expected a tuple of {size} shared memories for {space}, got {_shown(shared_memory)}"
+        )
+
+
+def _check_dict(space: Dict, shared_memory: Any) -> None:
+    if not isinstance(shared_memory, Mapping):
+        raise ValueError(
+            f"expected a dict of shared memories for {space}, got {_shown(shared_memory)}"
+        )
+
+
+def _shown(shared_memory: Any) -> str:
+    size = f" of {len(shared_memory)}" if isinstance(shared_memory, tuple | list) else ""
+    return f"{type(shared_memory)}{size}"
