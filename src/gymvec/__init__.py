@@ -11,6 +11,7 @@ from gymvec.vector import (
     VectorObservationWrapper,
     VectorRewardWrapper,
     VectorWrapper,
+    WorkerDiedError,
 )
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "VectorRewardWrapper",
     "SyncVectorEnv",
     "AsyncVectorEnv",
+    "WorkerDiedError",
     "utils",
     "AutoresetMode",
     "make_vec",

@@ -34,7 +34,7 @@ cdef object checked_block(object array, int type_num, str name):
             f"{cnp.PyArray_DescrFromType(type_num)}, got {array!r}"
         )
     # A view of its own, whose shape nobody else can change.
-    return array[...]
+    return array.view()
 
 
 @cython.final
@@ -45,6 +45,7 @@ cdef class StepBlocks:
         rewards: Writable float64 array of shape ``(n,)``.
         terminations: Writable bool array of shape ``(n,)``.
         truncations: Writable bool array of shape ``(n,)``.
+        first: Number of the first environment, for errors.
 
     The arrays stay the caller's; they are kept alive.
     """
@@ -56,8 +57,10 @@ cdef class StepBlocks:
     cdef cnp.npy_bool* _terminated_data
     cdef cnp.npy_bool* _truncated_data
     cdef Py_ssize_t _n
+    cdef Py_ssize_t _first
 
-    def __init__(self, rewards, terminations, truncations):
+    def __init__(self, rewards, terminations, truncations, Py_ssize_t first=0):
+        self._first = first
         self._rewards = checked_block(rewards, cnp.NPY_DOUBLE, "rewards")
         self._terminations = checked_block(terminations, cnp.NPY_BOOL, "terminations")
         self._truncations = checked_block(truncations, cnp.NPY_BOOL, "truncations")
@@ -82,7 +85,7 @@ cdef class StepBlocks:
 
         Raises:
             IndexError: ``index`` is outside ``[0, n)``.
-            ValueError: The reward has another shape; the message names ``index``.
+            ValueError: The reward has another shape; the message names the environment.
         """
         return self.store(index, reward, terminated, truncated)
 
@@ -117,7 +120,7 @@ cdef class StepBlocks:
                 reward = np.asarray(reward)[0]
             elif shape != ():
                 raise ValueError(
-                    f"expected a reward of one number from environment {index}, got "
+                    f"expected a reward of one number from environment {self._first + index}, got "
                     f"{type(reward)} of shape {shape}"
                 )
         self._rewards[index] = reward
