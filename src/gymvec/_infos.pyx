@@ -29,7 +29,8 @@ cdef cnp.ndarray zeros(Py_ssize_t n, int type_num):
 
 cdef cnp.ndarray nothings(Py_ssize_t n):
     """``n`` times None."""
-    return np.full(n, fill_value=None, dtype=object)
+    cdef npy_intp length = n
+    return cnp.PyArray_EMPTY(1, &length, cnp.NPY_OBJECT, 0)
 
 
 cdef object new_array(object value, Py_ssize_t n):

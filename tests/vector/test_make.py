@@ -135,8 +135,10 @@ if __name__ == "__main__":
 
 
 def python(*args):
+    # Compiling the sources anew at each import would be measured too.
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     return subprocess.run(
-        [sys.executable, *args], capture_output=True, text=True, check=True, env=os.environ
+        [sys.executable, *args], capture_output=True, text=True, check=True, env=env
     ).stdout
 
 
@@ -148,8 +150,8 @@ def test_an_id_registered_in_main(tmp_path):
 
 def test_import_time():
     code = (
-        "import time, gymnasium.vector; start = time.perf_counter(); import gymvec; "
-        "print(time.perf_counter() - start)"
+        "import time; a = time.perf_counter(); import gymnasium.vector; b = time.perf_counter(); "
+        "import gymvec; c = time.perf_counter(); print((c - b) / (b - a))"
     )
-    # The best of some runs: the machine may be busy.
-    assert min(float(python("-c", code)) for _ in range(5)) < 0.03
+    # Gymnasium takes some 300 ms. The best of some runs: the machine may be busy.
+    assert min(float(python("-c", code)) for _ in range(5)) < 0.1

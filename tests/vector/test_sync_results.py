@@ -2,6 +2,7 @@
 
 import copy
 
+import cloudpickle
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -279,6 +280,17 @@ def test_a_reset_that_failed_is_tried_again():
     assert [len(env.resets) for env in envs.envs] == [2, 2, 2]
 
 
+def test_a_same_step_reset_that_failed_is_tried_again():
+    envs = started(length=1, autoreset_mode=AutoresetMode.SAME_STEP)
+    envs.envs[1].fail = {"reset"}
+    with pytest.raises(LookupError):
+        envs.step(ZEROS)
+    envs.envs[1].fail = set()
+    envs.step(ZEROS)
+    assert [len(env.actions) for env in envs.envs] == [2, 1, 1]
+    assert [len(env.resets) for env in envs.envs] == [3, 2, 2]
+
+
 def test_every_environment_is_closed_when_one_fails():
     envs = make(fail=("close",))
     with pytest.raises(LookupError):
@@ -339,6 +351,21 @@ def test_replaced_environments_are_used():
     envs = started()
     envs.envs[0] = gym.wrappers.TransformReward(envs.envs[0], lambda reward: 9.0)
     assert envs.step(ZEROS)[1].tolist() == [9, 1, 1]
+
+
+@pytest.mark.parametrize("clone", [copy.deepcopy, lambda x: cloudpickle.loads(cloudpickle.dumps(x))])
+def test_copies_go_on_where_the_original_was(clone):
+    ours = SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 2)
+    theirs = THEIRS([lambda: gym.make("CartPole-v1")] * 2)
+    assert_same(ours.reset(seed=1), theirs.reset(seed=1))
+    other = clone(ours)
+    fresh = clone(SyncVectorEnv([Scripted] * 2))
+    with pytest.raises(ValueError, match="never reset"):
+        fresh.reset(options={"reset_mask": np.array([True, False])})
+    for _ in range(30):
+        expected = theirs.step([0, 1])
+        assert_same(ours.step([0, 1]), expected)
+        assert_same(other.step([0, 1]), expected)
 
 
 def test_names():
