@@ -177,7 +177,8 @@ def step_environments(
         if PyList_GET_SIZE(envs) != n or PyList_GET_SIZE(observations) != n:
             raise RuntimeError("the list of environments changed its length during a step")
         env = <object>PyList_GET_ITEM(envs, i)
-        if autoreset_mode == NEXT_STEP and over[i]:
+        # With same-step autoreset only after a reset that failed.
+        if over[i] and autoreset_mode != DISABLED:
             observation, info = env.reset()
             over[i] = blocks.store(i, 0.0, False, False)
         else:
@@ -191,6 +192,7 @@ def step_environments(
                 else:
                     infos.add(last, i)
                 observation, info = env.reset()
+                over[i] = False
         observations[i] = observation
         if fast:
             (<InfoBatch>infos).put(info, i)
