@@ -30,7 +30,7 @@ def twin(original: Any) -> Callable[[_Function], Any]:
                 raise TypeError(f"{default.__name__} requires at least 1 positional argument")
             return route(args[0].__class__)(*args, **kwargs)
 
-        route.add_installed(function)
+        route.set_twin(function)
         function.register = table.register  # type: ignore[attr-defined]
         function.registry = table.registry  # type: ignore[attr-defined]
         function.dispatch = route  # type: ignore[attr-defined]
