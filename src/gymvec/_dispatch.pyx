@@ -35,7 +35,7 @@ cdef class Builtin:
             else:
                 chosen = router._original_dispatch(kind)
             if chosen is self:
-                handler = router(kind)
+                handler = router.find(kind)
                 if handler is self:
                     # A user registered this object for a class of their own.
                     handler = self._handler
@@ -52,7 +52,7 @@ cdef class Builtin:
 cdef class Router:
     """Handlers of a single-dispatch function and of its twin in Gymnasium.
 
-    Calling a router with a class returns the handler. At each class along the method
+    ``router.find(kind)`` returns the handler of a class. At each class along the method
     resolution order, what a user registered here comes first, then what a user registered
     on Gymnasium's function, then the built-in handler.
 
@@ -110,7 +110,8 @@ cdef class Router:
         """Whether a handler is registered for exactly this class, here or in Gymnasium."""
         return kind in self._registry or kind in self._original_registry
 
-    def __call__(self, kind):
+    cpdef find(self, kind):
+        """The handler of the class ``kind``."""
         cdef PyObject* found = PyDict_GetItemWithError(self._builtins, kind)
         cdef Builtin builtin
         if found is not NULL:

@@ -116,7 +116,7 @@ def _install(vector_envs: bool) -> None:
     if not _is_installed:
         _check()
         for function in _FUNCTIONS:
-            for builtin in function.dispatch.builtins():
+            for builtin in function.router.builtins():
                 if function.original.registry[builtin.kind] is builtin.standard:
                     function.original.register(builtin.kind, builtin)
         _WRAPPER.__reduce__ = _reduce
@@ -133,7 +133,7 @@ def _uninstall() -> None:
     if not _is_installed:
         return
     for function in _FUNCTIONS:
-        for builtin in function.dispatch.builtins():
+        for builtin in function.router.builtins():
             if function.original.registry[builtin.kind] is builtin:
                 function.original.register(builtin.kind, builtin.standard)
     if vars(_WRAPPER).get("__reduce__") is _reduce:
@@ -169,7 +169,7 @@ def _check() -> None:
             faults.append(f"the parameters of {original.__name__}")
         missing = [
             builtin.kind.__name__
-            for builtin in function.dispatch.builtins()
+            for builtin in function.router.builtins()
             if builtin.kind not in original.registry
         ]
         if missing:
