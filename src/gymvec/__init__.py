@@ -1,6 +1,7 @@
 """gymvec is ``gymnasium.vector``, compiled: the same names and results in far less time."""
 
 from gymvec import utils, vector
+from gymvec.install import install, installation, installed, uninstall
 from gymvec.make import make_vec
 from gymvec.vector import (
     AsyncVectorEnv,
@@ -27,4 +28,8 @@ __all__ = [
     "AutoresetMode",
     "make_vec",
     "vector",
+    "install",
+    "installation",
+    "installed",
+    "uninstall",
 ]
