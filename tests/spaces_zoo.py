@@ -155,7 +155,7 @@ SHAREABLE = {
     "one of tuple": lambda: OneOf([Tuple([_f32(2), Discrete(4)]), Tuple([Discrete(3)])]),
     "one of text": lambda: OneOf([Text(4, charset=ASTRAL), Discrete(3)]),
     "one of one of": lambda: OneOf([OneOf([Discrete(2), _f32(2)]), Text(3)]),
-    "one of deep": lambda: OneOf([_dict(a=Tuple([Text(3), _f32()])), Discrete(3)]),
+    "one of deep": lambda: OneOf([_dict(a=Tuple([Text(3), _f32(2)])), Discrete(3)]),
     "tuple one of": lambda: Tuple([OneOf([Discrete(3), _f32(2)]), Discrete(2)]),
     "dict one of": lambda: _dict(a=OneOf([Discrete(3), Text(2)]), b=_f32(2)),
     "custom box": lambda: CustomBox(-1, 1, (2,), np.float32),

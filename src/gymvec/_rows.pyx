@@ -84,6 +84,7 @@ cdef extern from *:
         PyTypeObject* subtype, cnp.dtype descr, int ndim, const npy_intp* dims,
         const npy_intp* strides, void* data, int flags, PyObject* obj)
     long long PyLong_AsLongLongAndOverflow(object exact_int, int* overflow) noexcept
+    Py_ssize_t PyNumber_AsSsize_t(object index, object error) except? -1
 
 cdef enum:
     # What fits these needs no allocation: 256 environments, a row of 256 doubles.
@@ -224,7 +225,8 @@ cdef bint put_row(char* target, const Row* row, object value) except -1:
 
 
 cdef Py_ssize_t checked_index(object index, Py_ssize_t n) except -1:
-    cdef Py_ssize_t i = index
+    # A number too large for Py_ssize_t is an IndexError too.
+    cdef Py_ssize_t i = PyNumber_AsSsize_t(index, IndexError)
     if not 0 <= i < n:
         raise IndexError(f"index {i} is outside [0, {n})")
     return i
