@@ -232,11 +232,15 @@ cdef Py_ssize_t checked_index(object index, Py_ssize_t n) except -1:
     return i
 
 
+class RowSizeError(ValueError):
+    """A value has another number of elements than its row."""
+
+
 cdef object assign_row(cnp.ndarray target, object value):
     """Write one row as NumPy does, after the count of elements is checked."""
     row = np.asarray(value, dtype=target.dtype)
     if row.size != target.size:
-        raise ValueError(
+        raise RowSizeError(
             f"expected one row of shape {np.shape(target)}, got a value of shape {row.shape}"
         )
     np.copyto(target, row.reshape(np.shape(target)))
