@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import multiprocessing as mp
+import sys
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NoReturn
@@ -264,8 +265,10 @@ def _write_dict(
 @handles(write_to_shared_memory, Text)
 def _write_text(space: Text, index: int, value: str, shared_memory: Any) -> None:
     rows = _leaf.view(space, shared_memory, np.int32, (space.max_length,), None)
+    # Rows without characters cannot be counted.
+    row = _leaf.row_index(index, len(rows) if space.max_length > 0 else sys.maxsize)
     if space.max_length > 0:
-        rows = rows[_leaf.row_index(index, len(rows))]
+        rows = rows[row]
     rows[...] = text.encode(space, value)
 
 
