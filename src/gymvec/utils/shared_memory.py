@@ -325,7 +325,7 @@ def _check_tuple(space: Space[Any], shared_memory: Any, size: int) -> None:
 
 
 def _check_dict(space: Dict, shared_memory: Any) -> None:
-    if not isinstance(shared_memory, Mapping):
+    if not isinstance(shared_memory, Mapping) or not shared_memory.keys() >= space.spaces.keys():
         raise ValueError(
             f"expected a dict of shared memories for {space}, got {_shown(shared_memory)}"
         )
