@@ -27,7 +27,7 @@ cdef class Router:
     cdef object _original_registry
     cdef dict _builtin
     cdef dict _standard
-    cdef set _not_users
+    cdef dict _not_users
 
     def __init__(self, table, original):
         self._dispatch = table.dispatch
@@ -40,7 +40,8 @@ cdef class Router:
             for kind, handler in original.registry.items()
             if handler.__module__ == original.__module__
         }
-        self._not_users = set(self._standard.values())
+        # By identity: a handler need not have a hash.
+        self._not_users = {id(handler): handler for handler in self._standard.values()}
 
     def add_builtin(self, kind, handler):
         """Mark ``handler`` as the built-in one of ``kind``: a user's comes before it."""
@@ -48,7 +49,7 @@ cdef class Router:
 
     def add_installed(self, handler):
         """Mark ``handler`` as gymvec's own where it stands on Gymnasium's registry."""
-        self._not_users.add(handler)
+        self._not_users[id(handler)] = handler
 
     @property
     def standard(self):
@@ -69,7 +70,7 @@ cdef class Router:
             and self._registry[kind] is <object>builtin
         ):
             theirs = self._original_registry[kind]
-            if theirs is <object>standard or theirs in self._not_users:
+            if theirs is <object>standard or id(theirs) in self._not_users:
                 return <object>builtin
         return self._walk(kind)
 
@@ -80,13 +81,13 @@ cdef class Router:
             if mine is not None and mine is not self._builtin.get(base):
                 return mine
             theirs = self._original_registry.get(base)
-            if theirs is not None and theirs not in self._not_users:
+            if theirs is not None and id(theirs) not in self._not_users:
                 return theirs
             if mine is not None and base is not object:
                 return mine
         # What is left are virtual subclasses of abstract classes, and the default.
         mine = self._dispatch(kind)
         theirs = self._original_dispatch(kind)
-        if mine is self._builtin[object] and theirs not in self._not_users:
+        if mine is self._builtin[object] and id(theirs) not in self._not_users:
             return theirs
         return mine
