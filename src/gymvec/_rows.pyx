@@ -364,6 +364,15 @@ def write_row(cnp.ndarray block not None, index, value):
     return put_row(<char*>cnp.PyArray_DATA(block) + <size_t>i * row.nbytes, &row, value)
 
 
+cdef inline bint apart(cnp.ndarray one, cnp.ndarray other) noexcept:
+    """Whether two contiguous arrays share no byte."""
+    cdef const char* first = <const char*>cnp.PyArray_DATA(one)
+    cdef const char* second = <const char*>cnp.PyArray_DATA(other)
+    return (
+        first + cnp.PyArray_NBYTES(one) <= second or second + cnp.PyArray_NBYTES(other) <= first
+    )
+
+
 def gather_rows(cnp.ndarray block not None, index, cnp.ndarray out not None):
     """Copy ``block[index[i]]`` into ``out[i]``, as ``np.take(block, index, 0, out)`` does.
 
@@ -391,13 +400,18 @@ def gather_rows(cnp.ndarray block not None, index, cnp.ndarray out not None):
         cnp.PyArray_NDIM(where) != 1
         or cnp.PyArray_TYPE(where) != cnp.NPY_INT64
         or not cnp.PyArray_CHKFLAGS(where, cnp.NPY_ARRAY_CARRAY_RO)
+        or not cnp.PyArray_ISNOTSWAPPED(where)
         or not cnp.PyArray_CHKFLAGS(block, cnp.NPY_ARRAY_C_CONTIGUOUS | cnp.NPY_ARRAY_ALIGNED)
-        or cnp.PyArray_DESCR(block) != cnp.PyArray_DESCR(out)
+        or cnp.PyArray_TYPE(block) != row.type_num
+        or cnp.PyArray_ISNOTSWAPPED(block) != row.native
         or np.shape(block)[1:] != np.shape(out)[1:]
     ):
         return False
     n = <size_t>cnp.PyArray_DIM(where, 0)
     if n != <size_t>cnp.PyArray_DIM(out, 0):
+        return False
+    # Written rows would change what is still to be read, the checked index included.
+    if not apart(block, out) or not apart(where, out):
         return False
     positions = <int64_t*>cnp.PyArray_DATA(where)
     if gv_gather_rows(
