@@ -445,7 +445,10 @@ def view_rows(buffer, dtype, shape, n):
     cdef object memory = PyMemoryView_FromObject(buffer)
     cdef Py_buffer* view = PyMemoryView_GET_BUFFER(memory)
     cdef cnp.ndarray rows
-    dims[0] = n
+    cdef Py_ssize_t count = n  # As an index: a float is none.
+    dims[0] = count
+    if descr.hasobject:
+        raise ValueError(f"expected a dtype of numbers, got {descr}")
     if len(shape) >= cnp.NPY_MAXDIMS:
         raise ValueError(f"expected at most {cnp.NPY_MAXDIMS - 1} dimensions, got {len(shape)}")
     for size in shape:
