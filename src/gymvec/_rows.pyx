@@ -475,8 +475,10 @@ def gather_key(items not None, key):
     cdef list values = []
     cdef PyObject* value
     cdef Py_ssize_t position = -1
+    cdef int overflow = 0
     if PyLong_CheckExact(key):
-        position = key
+        # -1 where it overflows: no position in a tuple, but perhaps a key of a dict.
+        position = <Py_ssize_t>PyLong_AsLongLongAndOverflow(key, &overflow)
     for item in items:
         if PyDict_CheckExact(item):
             value = PyDict_GetItemWithError(item, key)
