@@ -253,3 +253,13 @@ def test_odd_values_of_a_dict(value):
         outcome(theirs.write_to_shared_memory, space, 1, value, reference),
     )
     assert contents(memory) == contents(reference)
+
+
+@pytest.mark.parametrize("n", [3.0, "3", None, (3,), np.float64(3)], ids=repr)
+def test_reading_a_count_that_is_no_integer(n):
+    space = Box(0, 9, (2,))
+    memory = ours.create_shared_memory(space, 3)
+    with pytest.raises(TypeError):
+        theirs.read_from_shared_memory(space, memory, n)
+    with pytest.raises(TypeError):
+        ours.read_from_shared_memory(space, memory, n)
