@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 settings.register_profile("default", max_examples=60, deadline=None, suppress_health_check=_SLOW)
-settings.register_profile("ci", parent=settings.get_profile("default"), max_examples=600,
+settings.register_profile("ci", parent=settings.get_profile("default"), max_examples=200,
                           derandomize=True)
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default")
