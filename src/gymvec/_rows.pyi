@@ -13,6 +13,9 @@ def view_rows(
     buffer: Any, dtype: npt.DTypeLike, shape: Sequence[int], n: SupportsIndex
 ) -> npt.NDArray[Any]: ...
 def gather_key(items: Sequence[Any], key: Any) -> list[Any]: ...
+
+class RowSizeError(ValueError): ...
+
 @final
 class KeyedItems:
     def __init__(
