@@ -2,7 +2,8 @@
 
 The environment variable GYMVEC_BUILD chooses how they are compiled:
 ``release`` (the default), ``debug`` (bounds checks, assertions, no optimisation) or
-``sanitize`` (debug with AddressSanitizer and UndefinedBehaviorSanitizer).
+``sanitize`` (debug with AddressSanitizer and UndefinedBehaviorSanitizer). Each has a build
+folder of its own: neither Cython nor setuptools builds anew when only the flags differ.
 """
 
 import os
@@ -69,5 +70,7 @@ setup(
         ],
         compiler_directives=DIRECTIVES,
         include_path=["src"],
-    )
+        build_dir=f"build/{MODE}/cython",
+    ),
+    options={"build": {"build_base": f"build/{MODE}"}},
 )
