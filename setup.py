@@ -8,6 +8,7 @@ folder of its own: neither Cython nor setuptools builds anew when only the flags
 
 import os
 import sys
+from glob import glob
 
 import numpy
 from Cython.Build import cythonize
@@ -46,7 +47,7 @@ def extension(name: str, *c_sources: str) -> Extension:
     return Extension(
         f"gymvec.{name}",
         sources=[f"src/gymvec/{name}.pyx", *(f"csrc/{source}" for source in c_sources)],
-        depends=["csrc/rows.h", "csrc/bell.h", "csrc/bell_internal.h", "src/gymvec/_rows.pxd", "src/gymvec/_infos.pxd"],
+        depends=[*glob("csrc/*.h"), *glob("src/gymvec/*.pxd")],
         include_dirs=["csrc", numpy.get_include()],
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
         extra_compile_args=compile_args,
@@ -64,6 +65,7 @@ setup(
             extension("_steps"),
             extension("_trees"),
             extension("_exchange"),
+            extension("_serve"),
             extension(
                 "_bell", "bell_parent.c", "bell_worker.c", "bell_wait.c", "bell_watch.c"
             ),

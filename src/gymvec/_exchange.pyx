@@ -39,18 +39,6 @@ cdef class ActionBlock:
         shape: Shape of one action.
     """
 
-    cdef object _rows
-    cdef object _codes
-    cdef tuple _shape
-    cdef char* _data
-    cdef cnp.npy_uint8* _code
-    cdef cnp.npy_intp _n
-    cdef cnp.npy_intp _elements
-    cdef int _ndim
-    cdef cnp.npy_intp[cnp.NPY_MAXDIMS] _dims
-    cdef list _descrs
-    cdef dict _views
-
     def __init__(self, cnp.ndarray rows not None, cnp.ndarray codes not None, tuple shape not None):
         cdef int i
         self._elements = 1
@@ -152,13 +140,16 @@ cdef class ActionBlock:
                 return False
         return True
 
-    def take(self, Py_ssize_t index):
+    def take(self, index):
         """The action of one environment, a new object.
 
         Raises:
             IndexError: ``index`` is outside ``[0, n)``.
             RuntimeError: The code is none that :meth:`put` writes.
         """
+        return self.action(index)
+
+    cdef object action(self, Py_ssize_t index):
         cdef char* row
         cdef long long integer
         cdef double real

@@ -14,7 +14,8 @@ from gymnasium import Env, Space
 from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymnasium.vector.vector_env import AutoresetMode
 
-from gymvec import _bell
+from gymvec import _bell, _steps
+from gymvec._serve import Stepper, serve_pass
 from gymvec._steps import StepBlocks
 from gymvec.utils import CloudpickleWrapper
 from gymvec.vector.actions import bind_action_reader
@@ -28,6 +29,11 @@ __all__ = ["Command", "Orders", "run_worker"]
 
 # How long a worker with unwritten letters waits for the pipe before it looks at its bell.
 _FLUSH_SECONDS = 0.001
+_MODES = {
+    AutoresetMode.NEXT_STEP: _steps.NEXT_STEP,
+    AutoresetMode.SAME_STEP: _steps.SAME_STEP,
+    AutoresetMode.DISABLED: _steps.DISABLED,
+}
 
 
 class Command(IntEnum):
@@ -96,8 +102,9 @@ class _Worker:
         self._outbox: list[tuple[int, bool, Any]] = []
         self._inbox: dict[int, bytes] = {}
         self._envs: list[Env | None] = [None] * len(self._part)
-        self._over = [False] * len(self._part)
         self._open = len(self._part)
+        self._stepper: Stepper | None = None
+        self._actions: Any = None
 
     def run(self) -> None:
         """Serve until every environment is closed."""
@@ -109,14 +116,7 @@ class _Worker:
         bell = self._bell
         while self._open > 0:
             self._rest()
-            env = bell.take()
-            while env >= 0:
-                try:
-                    commands[bell.opcode](env)
-                except BaseException as error:
-                    self._send(env, True, pack_error(error))
-                bell.answer(env)
-                env = bell.take()
+            serve_pass(bell, self._stepper, Command.STEP, self._actions, commands, self._fail)
             bell.flush()
             if self._outbox:
                 self._post_outbox()
@@ -132,6 +132,9 @@ class _Worker:
         self._bell.wait()
 
     # --- letters ---
+
+    def _fail(self, env: int, error: BaseException) -> None:
+        self._send(env, True, pack_error(error))
 
     def _send(self, env: int, failed: bool, content: Any) -> None:
         """Announce a letter with the answer that comes next, and write it after the pass."""
@@ -156,8 +159,9 @@ class _Worker:
             return env, True, pack_error(failure)
         return env, failed, content
 
-    def _argument_of(self, index: int) -> Any:
+    def _argument_of(self, env: int) -> Any:
         """What the parent sent with the command of an environment, unpickled anew for each."""
+        index = self._first + env
         while index not in self._inbox:
             letter = self._mailbox.receive()
             if letter is None:
@@ -198,78 +202,46 @@ class _Worker:
         }
 
     def _bind(self) -> dict[int, Callable[[int], None]]:
-        """What to do at each command but the last."""
-        arena, layout = self._orders.arena, self._orders.layout
+        """What to do at each command but a plain step and the last."""
+        arena, layout, part = self._orders.arena, self._orders.layout, self._part
         blocks = layout.observation_blocks(arena)
-        self._writers = [
-            _hand_back
-            if layout.observation_space is None
-            else bind_writer(env.observation_space, blocks, self._first + i)
-            for i, env in enumerate(self._envs)
-        ]
-        part = self._part
-        self._results = StepBlocks(
-            part.rewards.view(arena),
-            part.terminations.view(arena),
-            part.truncations.view(arena),
-            first=part.start,
+        self._actions = bind_action_reader(layout, arena)
+        self._stepper = stepper = Stepper(
+            self._envs,
+            [
+                _hand_back
+                if layout.observation_space is None
+                else bind_writer(env.observation_space, blocks, self._first + i)
+                for i, env in enumerate(self._envs)
+            ],
+            StepBlocks(
+                part.rewards.view(arena),
+                part.terminations.view(arena),
+                part.truncations.view(arena),
+                first=part.start,
+            ),
+            self._letters,
+            _MODES[self._orders.autoreset_mode],
+            self._first,
+            keep_observation,
+            lambda env, content: self._send(env, False, content),
         )
         return {
-            Command.STEP: self._bind_step(bind_action_reader(layout, arena)),
-            Command.STEP_BY_LETTER: self._bind_step(self._argument_of),
-            Command.RESET: lambda env: self._reset(env, {}),
-            Command.RESET_BY_LETTER: lambda env: self._reset(
-                env, self._argument_of(self._first + env)
-            ),
+            Command.STEP_BY_LETTER: lambda env: stepper.step(env, self._argument_of(env)),
+            Command.RESET: stepper.reset,
+            Command.RESET_BY_LETTER: lambda env: stepper.reset(env, **self._argument_of(env)),
             Command.CALL: self._call,
             Command.SET_ATTR: self._set_attr,
         }
 
-    def _bind_step(self, action_of: Callable[[int], Any]) -> Callable[[int], None]:
-        envs, over, letters, first = self._envs, self._over, self._letters, self._first
-        writers, results, send = self._writers, self._results, self._send
-        mode = self._orders.autoreset_mode
-
-        def step(env: int) -> None:
-            letters[env] = False
-            action = action_of(first + env)
-            infos = []
-            if over[env] and mode is AutoresetMode.NEXT_STEP:
-                observation, info = envs[env].reset()
-                reward, terminated, truncated = 0.0, False, False
-            else:
-                if over[env] and mode is AutoresetMode.DISABLED:
-                    raise AssertionError(
-                        f"environment {first + env} was stepped after its episode ended"
-                    )
-                observation, reward, terminated, truncated, info = envs[env].step(action)
-            over[env] = ended = results.put(env, reward, terminated, truncated)
-            if ended and mode is AutoresetMode.SAME_STEP:
-                infos = [{"final_obs": keep_observation(observation), "final_info": info}]
-                over[env] = False
-                observation, info = envs[env].reset()
-            others = writers[env](observation)
-            if info or infos or others:
-                send(env, False, (others, [*infos, info]))
-
-        return step
-
-    def _reset(self, env: int, arguments: dict[str, Any]) -> None:
-        self._letters[env] = False
-        observation, info = self._envs[env].reset(**arguments)
-        self._over[env] = self._results.put(env, 0.0, False, False)
-        others = self._writers[env](observation)
-        if info or others:
-            self._send(env, False, (others, [info]))
-
     def _call(self, env: int) -> None:
-        name, args, kwargs = self._argument_of(self._first + env)
+        name, args, kwargs = self._argument_of(env)
         attribute = self._envs[env].get_wrapper_attr(name)
         self._send(env, False, attribute(*args, **kwargs) if callable(attribute) else attribute)
 
     def _set_attr(self, env: int) -> None:
         self._letters[env] = False
-        name, value = self._argument_of(self._first + env)
+        name, value = self._argument_of(env)
         self._envs[env].set_wrapper_attr(name, value)
 
     def _close(self, env: int) -> None:
