@@ -6,7 +6,8 @@ Regions begin at multiples of 64 bytes, so that no two writers share a cache lin
 * a block of observations for each array leaf, ``n`` rows that the workers write;
 * a block of actions for each array leaf, ``n`` rows of eight bytes an element and one code an
   environment, which the parent writes;
-* for each worker the rewards, flags and letters of its slice, which only this worker writes.
+* for each worker the rewards, flags and letters of its slice, which only this worker writes;
+* a slot for each environment's info.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 from gymnasium import Space
 
 from gymvec import _bell
+from gymvec.vector.info_slots import SLOT_BYTES
 from gymvec.vector.rows import is_array_leaf, leaves, subspaces
 
 __all__ = ["ActionPlace", "Arena", "Layout", "Place", "Slice"]
@@ -90,6 +92,7 @@ class Layout:
         observations: Places in the structure of the observation space; None at other leaves.
         actions: Places of the array leaves of the action space, in order; None if some leaf
             is none.
+        info_slots: Place of the packed infos.
     """
 
     observation_space: Space[Any] | None
@@ -101,12 +104,14 @@ class Layout:
     slices: list[Slice] = field(init=False)
     observations: Any = field(init=False)
     actions: list[ActionPlace] | None = field(init=False)
+    info_slots: Place = field(init=False)
 
     def __post_init__(self) -> None:
         self.hub = self._reserve(_bell.hub_size())
         self.slices = [self._slice(start, stop) for start, stop in self._bounds()]
         self.observations = self._observation_places(self.observation_space)
         self.actions = self._action_places()
+        self.info_slots = self._place((self.num_envs, SLOT_BYTES), np.uint8)
 
     def _bounds(self) -> Iterator[tuple[int, int]]:
         for worker in range(self.num_workers):

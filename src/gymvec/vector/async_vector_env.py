@@ -21,7 +21,6 @@ from gymvec.vector.arena import Layout
 from gymvec.vector.cores import cpu_quota, usable_cores
 from gymvec.vector.engine import Engine, Late
 from gymvec.vector.errors import StepTimeoutError
-from gymvec.vector.infos import gather_infos
 from gymvec.vector.mail import dumps
 from gymvec.vector.observations import Observations, needs_no_arena
 from gymvec.vector.requests import reset_mask, reset_seeds
@@ -589,13 +588,12 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         return self.observations
 
     def _infos(self, letters: dict[int, Any]) -> dict[str, Any]:
-        if not letters:
-            return {}
-        items = [(env, info) for env, (_, infos) in sorted(letters.items()) for info in infos]
+        by_letter = {env: infos for env, (_, infos) in letters.items() if infos}
+        slots = self._engine.info_slots
         if type(self)._add_info is VectorEnv._add_info:
-            return gather_infos(items, self.num_envs)
+            return slots.gather(by_letter, self._engine.sent)
         gathered: dict[str, Any] = {}
-        for env, info in items:
+        for env, info in slots.items(by_letter, self._engine.sent):
             gathered = self._add_info(gathered, info, env)
         return gathered
 

@@ -19,7 +19,8 @@ from gymvec._exchange import StepResults
 from gymvec.utils import CloudpickleWrapper, clear_mpi_env_vars
 from gymvec.vector.arena import Arena, Layout
 from gymvec.vector.errors import WorkerDiedError, unpack_error
-from gymvec.vector.mail import Mailbox, dumps
+from gymvec.vector.info_slots import InfoSlots
+from gymvec.vector.mail import Mailbox, Subject, dumps
 from gymvec.vector.worker import Command, Orders, run_worker
 
 __all__ = ["Engine", "Late"]
@@ -89,8 +90,9 @@ class Engine:
                 for part in layout.slices
             ]
         )
-        self._sent: frozenset[int] | None = None
-        self._letters: dict[int, tuple[bool, Any]] = {}
+        self.info_slots = InfoSlots(layout.info_slots.view(self.arena), self._worker_of)
+        self.sent: frozenset[int] | None = None
+        self._letters: dict[int, tuple[Subject, Any]] = {}
         _engines.add(self)
         try:
             with clear_mpi_env_vars():
@@ -148,14 +150,14 @@ class Engine:
         self.processes.append(process)
         self.mailboxes.append(Mailbox(ours))
 
-    def reports(self, deadline: float | None) -> list[tuple[int, bool, Any]]:
+    def reports(self, deadline: float | None) -> list[tuple[int, Subject, Any]]:
         """What each environment has to say at the start, in order; waits until all are built.
 
         Raises:
             Late: The deadline has passed.
             WorkerDiedError: A worker died.
         """
-        reports: list[tuple[int, bool, Any]] = []
+        reports: list[tuple[int, Subject, Any]] = []
         for worker in range(len(self.processes)):
             reports += self._receive(worker, deadline)
         return reports
@@ -172,10 +174,10 @@ class Engine:
         """
         if envs is None:
             self.bell.send_all(command)
-            self._sent = None
+            self.sent = None
         else:
             self.bell.send(envs, command)
-            self._sent = frozenset(envs)
+            self.sent = frozenset(envs)
         if arguments is not None:
             for worker, part in enumerate(self.layout.slices):
                 own = {env: arguments[env] for env in range(part.start, part.stop) if env in arguments}
@@ -207,7 +209,11 @@ class Engine:
         letters = self._take_answers(deadline)
         if not letters:
             return letters
-        failed = {env: content for env, (is_error, content) in letters.items() if is_error}
+        failed = {
+            env: content
+            for env, (subject, content) in letters.items()
+            if subject is Subject.ERROR
+        }
         if failed:
             first, *others = sorted(failed)
             raise unpack_error(failed[first], others)
@@ -222,7 +228,7 @@ class Engine:
         self._take_answers(deadline)
         self.late = False
 
-    def _take_answers(self, deadline: float | None) -> dict[int, tuple[bool, Any]]:
+    def _take_answers(self, deadline: float | None) -> dict[int, tuple[Subject, Any]]:
         """All answers and letters that are due; nothing is taken before all of it is there."""
         count = self.bell.num_pending
         while self.bell.wait(count, _left(deadline, _SLICE_SECONDS)) < count:
@@ -231,25 +237,28 @@ class Engine:
             if deadline is not None and time.monotonic() >= deadline:
                 raise Late
         envs = self.results.letters()
-        if self._sent is not None:
+        if self.sent is not None:
             # Other environments' letters were read long ago.
-            envs = [env for env in envs if env in self._sent]
+            envs = [env for env in envs if env in self.sent]
         for env in envs:
             while env not in self._letters:
                 self._keep(self._receive(self._worker_of[env], deadline))
         self.bell.drain_all()
         return {env: self._letters.pop(env) for env in envs}
 
-    def _keep(self, letters: list[tuple[int, bool, Any]]) -> None:
-        for env, is_error, content in letters:
-            self._letters[env] = (is_error, content)
+    def _keep(self, letters: list[tuple[int, Subject, Any]]) -> None:
+        for env, subject, content in letters:
+            if subject is Subject.SCHEMA:
+                self.info_slots.learn(env, *content)
+            else:
+                self._letters[env] = (subject, content)
 
     def _take_letters(self, worker: int) -> None:
         letter = self.mailboxes[worker].receive()
         if letter is not None:
             self._keep(pickle.loads(letter))
 
-    def _receive(self, worker: int, deadline: float | None) -> list[tuple[int, bool, Any]]:
+    def _receive(self, worker: int, deadline: float | None) -> list[tuple[int, Subject, Any]]:
         """The next letter of a worker.
 
         Raises:
@@ -349,7 +358,7 @@ class Engine:
         for mailbox in self.mailboxes:
             mailbox.close()
         self.bell.close()
-        del self.results, self.arena
+        del self.results, self.info_slots, self.arena
 
     def disown(self) -> None:
         """Leave the workers to the parent: this process is its fork."""

@@ -10,13 +10,23 @@ import os
 import select
 import struct
 from collections import deque
+from enum import IntEnum
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import cloudpickle
 
-__all__ = ["Mailbox", "dumps"]
+__all__ = ["Mailbox", "Subject", "dumps"]
+
+
+class Subject(IntEnum):
+    """What a part of a worker's letter is about."""
+
+    ANSWER = 0  # the rest of an environment's answer
+    ERROR = 1  # what an environment raised instead
+    SCHEMA = 2  # the number and signature of a new schema of infos
+
 
 _HEADER = struct.Struct("<Q")
 _READ_BYTES = 1 << 18

@@ -16,13 +16,14 @@ from gymnasium.vector.vector_env import AutoresetMode
 
 from gymvec import _bell, _steps
 from gymvec._serve import Stepper, serve_pass
+from gymvec._slots import SlotWriter
 from gymvec._steps import StepBlocks
 from gymvec.utils import CloudpickleWrapper
 from gymvec.vector.actions import bind_action_reader
 from gymvec.vector.arena import Arena, Layout
 from gymvec.vector.copies import keep_observation
 from gymvec.vector.errors import pack_error
-from gymvec.vector.mail import Mailbox, dumps
+from gymvec.vector.mail import Mailbox, Subject, dumps
 from gymvec.vector.rows import bind_writer
 
 __all__ = ["Command", "Orders", "run_worker"]
@@ -99,7 +100,7 @@ class _Worker:
         self._first = self._part.start
         self._orders = orders
         self._letters = self._part.letters.view(orders.arena)
-        self._outbox: list[tuple[int, bool, Any]] = []
+        self._outbox: list[tuple[int, Subject, Any]] = []
         self._inbox: dict[int, bytes] = {}
         self._envs: list[Env | None] = [None] * len(self._part)
         self._open = len(self._part)
@@ -111,7 +112,7 @@ class _Worker:
         reports = self._build()
         self._mailbox.post(dumps(reports))
         commands: dict[int, Callable[[int], None]] = {Command.CLOSE: self._close}
-        if not any(failed for _, failed, _ in reports):
+        if not any(subject is Subject.ERROR for _, subject, _ in reports):
             commands |= self._bind()
         bell = self._bell
         while self._open > 0:
@@ -133,13 +134,16 @@ class _Worker:
 
     # --- letters ---
 
-    def _fail(self, env: int, error: BaseException) -> None:
-        self._send(env, True, pack_error(error))
-
-    def _send(self, env: int, failed: bool, content: Any) -> None:
+    def _send(self, env: int, content: Any, schema: Any = None) -> None:
         """Announce a letter with the answer that comes next, and write it after the pass."""
         self._letters[env] = True
-        self._outbox.append((self._first + env, failed, content))
+        if schema is not None:
+            self._outbox.append((self._first + env, Subject.SCHEMA, schema))
+        self._outbox.append((self._first + env, Subject.ANSWER, content))
+
+    def _fail(self, env: int, error: BaseException) -> None:
+        self._letters[env] = True
+        self._outbox.append((self._first + env, Subject.ERROR, pack_error(error)))
 
     def _post_outbox(self) -> None:
         outbox, self._outbox = self._outbox, []
@@ -149,15 +153,15 @@ class _Worker:
             letter = dumps([self._that_can_travel(*part) for part in outbox])
         self._mailbox.post(letter)
 
-    def _that_can_travel(self, env: int, failed: bool, content: Any) -> tuple[int, bool, Any]:
+    def _that_can_travel(self, env: int, subject: Subject, content: Any) -> tuple[int, Subject, Any]:
         try:
             dumps(content)
         except BaseException as error:
             failure = RuntimeError(
                 f"what environment {env} returned cannot be pickled: {type(error).__name__}: {error}"
             )
-            return env, True, pack_error(failure)
-        return env, failed, content
+            return env, Subject.ERROR, pack_error(failure)
+        return env, subject, content
 
     def _argument_of(self, env: int) -> Any:
         """What the parent sent with the command of an environment, unpickled anew for each."""
@@ -179,9 +183,9 @@ class _Worker:
         for i, env_fn in enumerate(orders.env_fns.fn):
             try:
                 env = self._envs[i] = env_fn()
-                reports.append((self._first + i, False, self._describe(env)))
+                reports.append((self._first + i, Subject.ANSWER, self._describe(env)))
             except BaseException as error:
-                reports.append((self._first + i, True, pack_error(error)))
+                reports.append((self._first + i, Subject.ERROR, pack_error(error)))
                 return reports
         return reports
 
@@ -221,10 +225,11 @@ class _Worker:
                 first=part.start,
             ),
             self._letters,
+            SlotWriter(layout.info_slots.view(arena)[part.start : part.stop]),
             _MODES[self._orders.autoreset_mode],
             self._first,
             keep_observation,
-            lambda env, content: self._send(env, False, content),
+            self._send,
         )
         return {
             Command.STEP_BY_LETTER: lambda env: stepper.step(env, self._argument_of(env)),
@@ -237,7 +242,7 @@ class _Worker:
     def _call(self, env: int) -> None:
         name, args, kwargs = self._argument_of(env)
         attribute = self._envs[env].get_wrapper_attr(name)
-        self._send(env, False, attribute(*args, **kwargs) if callable(attribute) else attribute)
+        self._send(env, attribute(*args, **kwargs) if callable(attribute) else attribute)
 
     def _set_attr(self, env: int) -> None:
         self._letters[env] = False
