@@ -8,19 +8,23 @@ before declining. What is declined goes to the NumPy expression that defines the
 cimport cython
 cimport numpy as cnp
 from cpython.bool cimport PyBool_Check
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.dict cimport PyDict_CheckExact, PyDict_GetItemWithError
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.list cimport PyList_CheckExact
 from cpython.long cimport PyLong_CheckExact
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
-from cpython.memoryview cimport PyMemoryView_FromObject, PyMemoryView_GET_BUFFER
-from cpython.object cimport Py_TYPE, PyObject, PyTypeObject
+from cpython.object cimport Py_TYPE, PyObject, PyObject_TypeCheck, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memmove
 
+import ctypes
+
 import numpy as np
+
+cdef object CTYPES_ARRAY = ctypes.Array
 
 cnp.import_array()
 
@@ -79,11 +83,11 @@ cdef extern from *:
     const int NPY_HALF
     const char* gv_scalar_value(PyObject* scalar, int type_num) noexcept
     PyObject** PySequence_Fast_ITEMS(object list_or_tuple) noexcept
-    int PyBuffer_IsContiguous(const Py_buffer* view, char order) noexcept
     object PyArray_NewFromDescr(
         PyTypeObject* subtype, cnp.dtype descr, int ndim, const npy_intp* dims,
         const npy_intp* strides, void* data, int flags, PyObject* obj)
     long long PyLong_AsLongLongAndOverflow(object exact_int, int* overflow) noexcept
+    Py_ssize_t PyNumber_AsSsize_t(object index, object error) except? -1
 
 cdef enum:
     # What fits these needs no allocation: 256 environments, a row of 256 doubles.
@@ -224,17 +228,22 @@ cdef bint put_row(char* target, const Row* row, object value) except -1:
 
 
 cdef Py_ssize_t checked_index(object index, Py_ssize_t n) except -1:
-    cdef Py_ssize_t i = index
+    # A number too large for Py_ssize_t is an IndexError too.
+    cdef Py_ssize_t i = PyNumber_AsSsize_t(index, IndexError)
     if not 0 <= i < n:
         raise IndexError(f"index {i} is outside [0, {n})")
     return i
+
+
+class RowSizeError(ValueError):
+    """A value has another number of elements than its row."""
 
 
 cdef object assign_row(cnp.ndarray target, object value):
     """Write one row as NumPy does, after the count of elements is checked."""
     row = np.asarray(value, dtype=target.dtype)
     if row.size != target.size:
-        raise ValueError(
+        raise RowSizeError(
             f"expected one row of shape {np.shape(target)}, got a value of shape {row.shape}"
         )
     np.copyto(target, row.reshape(np.shape(target)))
@@ -358,6 +367,15 @@ def write_row(cnp.ndarray block not None, index, value):
     return put_row(<char*>cnp.PyArray_DATA(block) + <size_t>i * row.nbytes, &row, value)
 
 
+cdef inline bint apart(cnp.ndarray one, cnp.ndarray other) noexcept:
+    """Whether two contiguous arrays share no byte."""
+    cdef const char* first = <const char*>cnp.PyArray_DATA(one)
+    cdef const char* second = <const char*>cnp.PyArray_DATA(other)
+    return (
+        first + cnp.PyArray_NBYTES(one) <= second or second + cnp.PyArray_NBYTES(other) <= first
+    )
+
+
 def gather_rows(cnp.ndarray block not None, index, cnp.ndarray out not None):
     """Copy ``block[index[i]]`` into ``out[i]``, as ``np.take(block, index, 0, out)`` does.
 
@@ -385,13 +403,18 @@ def gather_rows(cnp.ndarray block not None, index, cnp.ndarray out not None):
         cnp.PyArray_NDIM(where) != 1
         or cnp.PyArray_TYPE(where) != cnp.NPY_INT64
         or not cnp.PyArray_CHKFLAGS(where, cnp.NPY_ARRAY_CARRAY_RO)
+        or not cnp.PyArray_ISNOTSWAPPED(where)
         or not cnp.PyArray_CHKFLAGS(block, cnp.NPY_ARRAY_C_CONTIGUOUS | cnp.NPY_ARRAY_ALIGNED)
-        or cnp.PyArray_DESCR(block) != cnp.PyArray_DESCR(out)
+        or cnp.PyArray_TYPE(block) != row.type_num
+        or cnp.PyArray_ISNOTSWAPPED(block) != row.native
         or np.shape(block)[1:] != np.shape(out)[1:]
     ):
         return False
     n = <size_t>cnp.PyArray_DIM(where, 0)
     if n != <size_t>cnp.PyArray_DIM(out, 0):
+        return False
+    # Written rows would change what is still to be read, the checked index included.
+    if not apart(block, out) or not apart(where, out):
         return False
     positions = <int64_t*>cnp.PyArray_DATA(where)
     if gv_gather_rows(
@@ -417,31 +440,40 @@ def view_rows(buffer, dtype, shape, n):
     Raises:
         ValueError: The buffer's size is not that of ``n`` rows.
     """
-    cdef cnp.dtype descr = np.dtype(dtype)
+    return view_block(buffer, np.dtype(dtype), tuple(shape), n)
+
+
+cdef cnp.ndarray view_block(object buffer, cnp.dtype dtype, tuple shape, Py_ssize_t n):
     cdef npy_intp[cnp.NPY_MAXDIMS] dims
-    cdef int ndim = 1
-    cdef size_t total = <size_t>descr.itemsize
-    cdef Py_ssize_t size
-    cdef object memory = PyMemoryView_FromObject(buffer)
-    cdef Py_buffer* view = PyMemoryView_GET_BUFFER(memory)
+    cdef int ndim = <int>len(shape)
+    cdef int i
+    cdef Row row
+    cdef size_t total
+    cdef object memory = buffer
+    cdef Py_buffer view
     cdef cnp.ndarray rows
+    if ndim >= cnp.NPY_MAXDIMS:
+        raise ValueError(f"expected at most {cnp.NPY_MAXDIMS - 1} dimensions, got {ndim}")
     dims[0] = n
-    if len(shape) >= cnp.NPY_MAXDIMS:
-        raise ValueError(f"expected at most {cnp.NPY_MAXDIMS - 1} dimensions, got {len(shape)}")
-    for size in shape:
-        dims[ndim] = size
-        ndim += 1
     for i in range(ndim):
-        if dims[i] < 0 or gv_total_bytes(<size_t>dims[i], total, &total) != GV_OK:
-            raise ValueError(f"{n} rows of shape {tuple(shape)} are not a possible size")
-    if not PyBuffer_IsContiguous(view, c'C') or total != <size_t>view.len:
+        dims[i + 1] = shape[i]
+    if not describe_row(&row, dtype, ndim, dims + 1):
+        raise ValueError(f"expected a dtype of numbers, got {dtype}")
+    if n < 0 or gv_total_bytes(<size_t>n, row.nbytes, &total) != GV_OK:
+        raise ValueError(f"expected a number of rows that fit memory, got {n}")
+    if not PyObject_TypeCheck(buffer, <PyTypeObject*>CTYPES_ARRAY):
+        # Holding the memory still; a ctypes array does not count who looks at it anyway.
+        memory = memoryview(buffer)
+    PyObject_GetBuffer(memory, &view, PyBUF_SIMPLE)
+    PyBuffer_Release(&view)
+    if total != <size_t>view.len:
         raise ValueError(
-            f"expected memory for {n} rows of shape {tuple(shape)} and dtype {descr}, which "
+            f"expected memory for {n} rows of shape {shape} and dtype {dtype}, which "
             f"is {total} bytes, got {view.len} bytes"
         )
-    Py_INCREF(descr)
+    Py_INCREF(dtype)  # PyArray_NewFromDescr takes a reference away.
     rows = PyArray_NewFromDescr(
-        <PyTypeObject*>cnp.ndarray, descr, ndim, dims, NULL, view.buf,
+        <PyTypeObject*>cnp.ndarray, dtype, ndim + 1, dims, NULL, view.buf,
         0 if view.readonly else cnp.NPY_ARRAY_WRITEABLE, NULL)
     cnp.set_array_base(rows, memory)
     return rows
@@ -452,8 +484,10 @@ def gather_key(items not None, key):
     cdef list values = []
     cdef PyObject* value
     cdef Py_ssize_t position = -1
+    cdef int overflow = 0
     if PyLong_CheckExact(key):
-        position = key
+        # -1 where it overflows: no position in a tuple, but perhaps a key of a dict.
+        position = <Py_ssize_t>PyLong_AsLongLongAndOverflow(key, &overflow)
     for item in items:
         if PyDict_CheckExact(item):
             value = PyDict_GetItemWithError(item, key)
@@ -465,6 +499,61 @@ def gather_key(items not None, key):
         else:
             values.append(item[key])
     return values
+
+
+@cython.final
+cdef class KeyedItems:
+    """``dict(zip(keys, item))`` for each item of ``zip(*parts(), strict=True)``.
+
+    Args:
+        keys: Tuple of ``k`` keys.
+        parts: Makes ``k`` iterables, at the first item asked for. Without any the iterator
+            ends at once.
+    """
+
+    cdef tuple _keys
+    cdef object _make_parts
+    cdef list _parts
+
+    def __init__(self, tuple keys not None, parts):
+        self._keys = keys
+        self._make_parts = parts
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef Py_ssize_t i
+        cdef dict item = {}
+        if self._parts is None:
+            self._parts = []  # Ended for good, should making the parts fail.
+            self._parts = [iter(part) for part in self._make_parts()]
+        if len(self._parts) == 0:
+            raise StopIteration
+        for i in range(len(self._parts)):
+            value = next(self._parts[i], ENDED)
+            if value is ENDED:
+                self.check_ended(i)
+                raise StopIteration
+            item[self._keys[i]] = value
+        return item
+
+    cdef int check_ended(self, Py_ssize_t first) except -1:
+        """Part ``first`` has ended: so must all others, as zip says it."""
+        cdef Py_ssize_t i
+        if first > 0:
+            raise ValueError(unequal(first, "shorter"))
+        for i in range(1, len(self._parts)):
+            for _ in self._parts[i]:
+                raise ValueError(unequal(i, "longer"))
+        return 0
+
+
+cdef object ENDED = object()
+
+
+cdef str unequal(Py_ssize_t i, str how):
+    return f"zip() argument {i + 1} is {how} than argument{'s 1-' if i > 1 else ' '}{i}"
 
 
 @cython.final
