@@ -169,7 +169,8 @@ def test_own_action():
     swapped = np.arange(3).astype(">i8")
     action = {"a": (fortran, [swapped]), "b": 3, "c": np.float32(1)}
     own = own_action(action)
-    assert_same(own, {"a": (np.arange(6.0).reshape(2, 3), [np.arange(3)]), "b": 3, "c": np.float32(1)})
+    plain = (np.arange(6.0).reshape(2, 3), [np.arange(3)])
+    assert_same(own, {"a": plain, "b": 3, "c": np.float32(1)})
     assert own["a"][0].flags.c_contiguous
     assert not np.shares_memory(own["a"][1][0], swapped)
     anything = object()
