@@ -155,7 +155,8 @@ def startup(rounds):
         ]
     # The first run compiled the modules.
     times = [tuple(map(float, run.split())) for run in runs[1:]]
-    for what, column in zip(("import gymvec", "gymvec.install()"), zip(*times, strict=True), strict=True):
+    names = "import gymvec", "gymvec.install()"
+    for what, column in zip(names, zip(*times, strict=True), strict=True):
         print(f"{what:20} median {statistics.median(column):.2f} ms, best {min(column):.2f} ms")
 
 

@@ -1,6 +1,33 @@
-"""``gymnasium.vector``, compiled: the same names and results, far less time."""
+"""gymvec is ``gymnasium.vector``, compiled: the same names and results in far less time."""
 
-from gymvec import utils
+from gymvec import utils, vector
 from gymvec.install import install, installation, installed, uninstall
+from gymvec.make import make_vec
+from gymvec.vector import (
+    AsyncVectorEnv,
+    AutoresetMode,
+    SyncVectorEnv,
+    VectorActionWrapper,
+    VectorEnv,
+    VectorObservationWrapper,
+    VectorRewardWrapper,
+    VectorWrapper,
+)
 
-__all__ = ["install", "installation", "installed", "uninstall", "utils"]
+__all__ = [
+    "VectorEnv",
+    "VectorWrapper",
+    "VectorObservationWrapper",
+    "VectorActionWrapper",
+    "VectorRewardWrapper",
+    "SyncVectorEnv",
+    "AsyncVectorEnv",
+    "utils",
+    "AutoresetMode",
+    "make_vec",
+    "vector",
+    "install",
+    "installation",
+    "installed",
+    "uninstall",
+]
