@@ -197,5 +197,31 @@ def test_fork_during_an_installation():
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)],
         capture_output=True, text=True, timeout=120, check=False,
-    )
+    )  # fmt: skip
     assert done.stdout == "done\n", done.stderr
+
+
+def test_installed_by_a_plugin_while_gymnasium_is_being_imported():
+    program = """
+        import sys
+
+        class Plugin:
+            def find_spec(self, name, path=None, target=None):
+                if name == "gymnasium.envs.registration":
+                    sys.meta_path.remove(self)
+                    import gymvec
+
+                    gymvec.install()
+
+        sys.meta_path.insert(0, Plugin())
+        import gymnasium
+
+        handler = gymnasium.vector.utils.batch_space.dispatch(gymnasium.spaces.Text)
+        print(type(handler).__module__, len(gymnasium.vector.utils.batch_space(
+            gymnasium.spaces.Text(3), n=2)))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.stdout == "gymvec._dispatch 2\n", done.stderr
