@@ -1,6 +1,6 @@
 """Run Gymnasium's own test suite with gymvec installed into Gymnasium and without.
 
-    python tests/conformance/run.py CHECKOUT [--vector-envs]
+    python tests/conformance/run.py CHECKOUT [--vector-envs] [--tests TEST ...]
 
 CHECKOUT is a checkout of Gymnasium's repository, which is read and never written to. Its tests
 run against the installed Gymnasium. A test that passes without gymvec and does not pass with
@@ -84,7 +84,7 @@ def main():
     parser.add_argument(
         "--vector-envs", action="store_true", help="install(vector_envs=True)"
     )
-    parser.add_argument("tests", nargs="*", default=SELECTION, help="other tests than usual")
+    parser.add_argument("--tests", nargs="+", default=SELECTION, help="other tests than usual")
     arguments = parser.parse_args()
     checkout = arguments.checkout.resolve()
     if not (checkout / "tests" / "vector").is_dir():

@@ -27,7 +27,7 @@ def run(checkout, text, *arguments):
     (checkout / "tests" / "vector" / "test_it.py").write_text(textwrap.dedent(text))
     before = sorted(checkout.rglob("*"))
     done = subprocess.run(
-        [sys.executable, RUNNER, checkout, *arguments, "--", "tests/vector"],
+        [sys.executable, RUNNER, checkout, *arguments, "--tests", "tests/vector"],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert sorted(checkout.rglob("*")) == before
