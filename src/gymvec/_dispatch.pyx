@@ -39,7 +39,7 @@ cdef class Builtin:
                 if handler is self:
                     # A user registered this object for a class of their own.
                     handler = self._handler
-        return handler(*args, **kwargs)
+        return handler(*args, **kwargs) if kwargs else handler(*args)
 
     @property
     def __name__(self):
