@@ -45,7 +45,7 @@ def extension(name: str, *c_sources: str) -> Extension:
     return Extension(
         f"gymvec.{name}",
         sources=[f"src/gymvec/{name}.pyx", *(f"csrc/{source}" for source in c_sources)],
-        depends=["csrc/rows.h", "src/gymvec/_rows.pxd"],
+        depends=["csrc/rows.h", "src/gymvec/_rows.pxd", "src/gymvec/_infos.pxd"],
         include_dirs=["csrc", numpy.get_include()],
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
         extra_compile_args=compile_args,
@@ -55,7 +55,14 @@ def extension(name: str, *c_sources: str) -> Extension:
 
 setup(
     ext_modules=cythonize(
-        [extension("_dispatch"), extension("_rows", "rows.c"), extension("_leaf", "rows.c")],
+        [
+            extension("_dispatch"),
+            extension("_rows", "rows.c"),
+            extension("_leaf", "rows.c"),
+            extension("_infos"),
+            extension("_steps"),
+            extension("_trees"),
+        ],
         compiler_directives=DIRECTIVES,
         include_path=["src"],
     )

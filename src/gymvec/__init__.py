@@ -1,0 +1,28 @@
+"""gymvec is ``gymnasium.vector``, compiled: the same names and results in far less time."""
+
+from gymvec import utils, vector
+from gymvec.make import make_vec
+from gymvec.vector import (
+    AsyncVectorEnv,
+    AutoresetMode,
+    SyncVectorEnv,
+    VectorActionWrapper,
+    VectorEnv,
+    VectorObservationWrapper,
+    VectorRewardWrapper,
+    VectorWrapper,
+)
+
+__all__ = [
+    "VectorEnv",
+    "VectorWrapper",
+    "VectorObservationWrapper",
+    "VectorActionWrapper",
+    "VectorRewardWrapper",
+    "SyncVectorEnv",
+    "AsyncVectorEnv",
+    "utils",
+    "AutoresetMode",
+    "make_vec",
+    "vector",
+]

@@ -12,7 +12,7 @@ from cpython.object cimport PyObject
 cdef class Router:
     """Handlers of a single-dispatch function and of its twin in Gymnasium.
 
-    Calling a router with a class returns the handler. At each class along the method
+    ``router.find(kind)`` returns the handler of a class. At each class along the method
     resolution order, what a user registered here comes first, then what a user registered
     on Gymnasium's function, then the built-in handler.
 
@@ -60,7 +60,8 @@ cdef class Router:
         """Whether a handler is registered for exactly this class, here or in Gymnasium."""
         return kind in self._registry or kind in self._original_registry
 
-    def __call__(self, kind):
+    def find(self, kind):
+        """The handler of the class ``kind``."""
         cdef PyObject* builtin = PyDict_GetItemWithError(self._builtin, kind)
         cdef PyObject* standard = PyDict_GetItemWithError(self._standard, kind)
         cdef object theirs

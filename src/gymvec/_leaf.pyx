@@ -5,11 +5,11 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from cpython.list cimport PyList_CheckExact
 from cpython.tuple cimport PyTuple_CheckExact
 
-from gymvec._rows cimport Row, assign_row, checked_index, describe_row, npy_intp, put_row, stack
+from gymvec._rows cimport Row, assign_row, checked_index, describe_row, npy_intp, put_row, stack, view_block
 
 import numpy as np
 
-from gymvec._rows import RowSizeError, view_rows
+from gymvec._rows import RowSizeError
 
 cnp.import_array()
 
@@ -102,7 +102,7 @@ cdef object write_by_numpy(space, Py_ssize_t position, value, buffer):
         target = np.empty(space.shape, space.dtype)
     else:
         n = memoryview(buffer).nbytes // size
-        target = view_rows(buffer, space.dtype, space.shape, n)[position, ...]
+        target = view_block(buffer, space.dtype, space.shape, n)[position, ...]
     try:
         assign_row(target, value)
     except RowSizeError as error:
@@ -115,7 +115,7 @@ def read(space, shared_memory, n=1):
     Raises:
         ValueError: The memory does not hold exactly ``n`` rows.
     """
-    return view_rows(shared_buffer(space, shared_memory), space.dtype, space.shape, n)
+    return view_block(shared_buffer(space, shared_memory), space.dtype, space.shape, n)
 
 
 def view(space, shared_memory, dtype, shape, n):
@@ -135,7 +135,7 @@ def view(space, shared_memory, dtype, shape, n):
     if n is None:
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         n = memoryview(buffer).nbytes // size if size else 0
-    return view_rows(buffer, dtype, shape, n)
+    return view_block(buffer, np.dtype(dtype), shape, n)
 
 
 def row_index(index, Py_ssize_t n):

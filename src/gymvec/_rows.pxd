@@ -31,6 +31,7 @@ cdef Py_ssize_t checked_index(object index, Py_ssize_t n) except -1
 cdef bint stack(object items, cnp.ndarray out) except -1
 cdef bint put_row(char* target, const Row* row, object value) except -1
 cdef object assign_row(cnp.ndarray target, object value)
+cdef cnp.ndarray view_block(object buffer, cnp.dtype dtype, tuple shape, Py_ssize_t n)
 
 
 cdef class RowWriter:

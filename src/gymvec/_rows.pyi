@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, SupportsIndex, final
 
 import numpy as np
@@ -16,6 +16,13 @@ def gather_key(items: Sequence[Any], key: Any) -> list[Any]: ...
 
 class RowSizeError(ValueError): ...
 
+@final
+class KeyedItems:
+    def __init__(
+        self, keys: tuple[Any, ...], parts: Callable[[], Iterable[Iterable[Any]]]
+    ) -> None: ...
+    def __iter__(self) -> Iterator[dict[Any, Any]]: ...
+    def __next__(self) -> dict[Any, Any]: ...
 @final
 class RowWriter:
     def __init__(self, block: npt.NDArray[Any], index: SupportsIndex) -> None: ...

@@ -8,19 +8,23 @@ before declining. What is declined goes to the NumPy expression that defines the
 cimport cython
 cimport numpy as cnp
 from cpython.bool cimport PyBool_Check
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.dict cimport PyDict_CheckExact, PyDict_GetItemWithError
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.list cimport PyList_CheckExact
 from cpython.long cimport PyLong_CheckExact
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
-from cpython.memoryview cimport PyMemoryView_FromObject, PyMemoryView_GET_BUFFER
-from cpython.object cimport Py_TYPE, PyObject, PyTypeObject
+from cpython.object cimport Py_TYPE, PyObject, PyObject_TypeCheck, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memmove
 
+import ctypes
+
 import numpy as np
+
+cdef object CTYPES_ARRAY = ctypes.Array
 
 cnp.import_array()
 
@@ -79,7 +83,6 @@ cdef extern from *:
     const int NPY_HALF
     const char* gv_scalar_value(PyObject* scalar, int type_num) noexcept
     PyObject** PySequence_Fast_ITEMS(object list_or_tuple) noexcept
-    int PyBuffer_IsContiguous(const Py_buffer* view, char order) noexcept
     object PyArray_NewFromDescr(
         PyTypeObject* subtype, cnp.dtype descr, int ndim, const npy_intp* dims,
         const npy_intp* strides, void* data, int flags, PyObject* obj)
@@ -437,34 +440,40 @@ def view_rows(buffer, dtype, shape, n):
     Raises:
         ValueError: The buffer's size is not that of ``n`` rows.
     """
-    cdef cnp.dtype descr = np.dtype(dtype)
+    return view_block(buffer, np.dtype(dtype), tuple(shape), n)
+
+
+cdef cnp.ndarray view_block(object buffer, cnp.dtype dtype, tuple shape, Py_ssize_t n):
     cdef npy_intp[cnp.NPY_MAXDIMS] dims
-    cdef int ndim = 1
-    cdef size_t total = <size_t>descr.itemsize
-    cdef Py_ssize_t size
-    cdef object memory = PyMemoryView_FromObject(buffer)
-    cdef Py_buffer* view = PyMemoryView_GET_BUFFER(memory)
+    cdef int ndim = <int>len(shape)
+    cdef int i
+    cdef Row row
+    cdef size_t total
+    cdef object memory = buffer
+    cdef Py_buffer view
     cdef cnp.ndarray rows
-    cdef Py_ssize_t count = n  # As an index: a float is none.
-    dims[0] = count
-    if descr.hasobject:
-        raise ValueError(f"expected a dtype of numbers, got {descr}")
-    if len(shape) >= cnp.NPY_MAXDIMS:
-        raise ValueError(f"expected at most {cnp.NPY_MAXDIMS - 1} dimensions, got {len(shape)}")
-    for size in shape:
-        dims[ndim] = size
-        ndim += 1
+    if ndim >= cnp.NPY_MAXDIMS:
+        raise ValueError(f"expected at most {cnp.NPY_MAXDIMS - 1} dimensions, got {ndim}")
+    dims[0] = n
     for i in range(ndim):
-        if dims[i] < 0 or gv_total_bytes(<size_t>dims[i], total, &total) != GV_OK:
-            raise ValueError(f"{n} rows of shape {tuple(shape)} are not a possible size")
-    if not PyBuffer_IsContiguous(view, c'C') or total != <size_t>view.len:
+        dims[i + 1] = shape[i]
+    if not describe_row(&row, dtype, ndim, dims + 1):
+        raise ValueError(f"expected a dtype of numbers, got {dtype}")
+    if n < 0 or gv_total_bytes(<size_t>n, row.nbytes, &total) != GV_OK:
+        raise ValueError(f"expected a number of rows that fit memory, got {n}")
+    if not PyObject_TypeCheck(buffer, <PyTypeObject*>CTYPES_ARRAY):
+        # Holding the memory still; a ctypes array does not count who looks at it anyway.
+        memory = memoryview(buffer)
+    PyObject_GetBuffer(memory, &view, PyBUF_SIMPLE)
+    PyBuffer_Release(&view)
+    if total != <size_t>view.len:
         raise ValueError(
-            f"expected memory for {n} rows of shape {tuple(shape)} and dtype {descr}, which "
+            f"expected memory for {n} rows of shape {shape} and dtype {dtype}, which "
             f"is {total} bytes, got {view.len} bytes"
         )
-    Py_INCREF(descr)
+    Py_INCREF(dtype)  # PyArray_NewFromDescr takes a reference away.
     rows = PyArray_NewFromDescr(
-        <PyTypeObject*>cnp.ndarray, descr, ndim, dims, NULL, view.buf,
+        <PyTypeObject*>cnp.ndarray, dtype, ndim + 1, dims, NULL, view.buf,
         0 if view.readonly else cnp.NPY_ARRAY_WRITEABLE, NULL)
     cnp.set_array_base(rows, memory)
     return rows
@@ -490,6 +499,61 @@ def gather_key(items not None, key):
         else:
             values.append(item[key])
     return values
+
+
+@cython.final
+cdef class KeyedItems:
+    """``dict(zip(keys, item))`` for each item of ``zip(*parts(), strict=True)``.
+
+    Args:
+        keys: Tuple of ``k`` keys.
+        parts: Makes ``k`` iterables, at the first item asked for. Without any the iterator
+            ends at once.
+    """
+
+    cdef tuple _keys
+    cdef object _make_parts
+    cdef list _parts
+
+    def __init__(self, tuple keys not None, parts):
+        self._keys = keys
+        self._make_parts = parts
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef Py_ssize_t i
+        cdef dict item = {}
+        if self._parts is None:
+            self._parts = []  # Ended for good, should making the parts fail.
+            self._parts = [iter(part) for part in self._make_parts()]
+        if len(self._parts) == 0:
+            raise StopIteration
+        for i in range(len(self._parts)):
+            value = next(self._parts[i], ENDED)
+            if value is ENDED:
+                self.check_ended(i)
+                raise StopIteration
+            item[self._keys[i]] = value
+        return item
+
+    cdef int check_ended(self, Py_ssize_t first) except -1:
+        """Part ``first`` has ended: so must all others, as zip says it."""
+        cdef Py_ssize_t i
+        if first > 0:
+            raise ValueError(unequal(first, "shorter"))
+        for i in range(1, len(self._parts)):
+            for _ in self._parts[i]:
+                raise ValueError(unequal(i, "longer"))
+        return 0
+
+
+cdef object ENDED = object()
+
+
+cdef str unequal(Py_ssize_t i, str how):
+    return f"zip() argument {i + 1} is {how} than argument{'s 1-' if i > 1 else ' '}{i}"
 
 
 @cython.final

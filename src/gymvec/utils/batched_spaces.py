@@ -22,12 +22,12 @@ from gymnasium.spaces import (
 )
 from gymnasium.vector.utils import space_utils as _original
 
-from gymvec.utils.dispatch import handles, not_a_space, twin
+from gymvec.utils.dispatch import handles, no_space, twin
 
 __all__ = ["batch_space", "batch_differing_spaces"]
 
 
-@twin(_original.batch_space)
+@twin(_original.batch_space, no_space("batch_space"))
 def batch_space(space: Space[Any], n: int = 1) -> Space[Any]:
     """Make the space of ``n`` environments that each have the space ``space``.
 
@@ -50,7 +50,7 @@ def batch_space(space: Space[Any], n: int = 1) -> Space[Any]:
         >>> batch_space(Dict({"position": Box(0, 1, (3,)), "velocity": Box(0, 1, (2,))}), n=5)
         Dict('position': Box(0.0, 1.0, (5, 3), float32), 'velocity': Box(0.0, 1.0, (5, 2), float32))
     """
-    raise not_a_space("batch_space", space)
+    return batch_space.dispatch(space.__class__)(space, n=n)
 
 
 # The attributes of a Box that hold one value an element.
@@ -75,12 +75,19 @@ def _repeated_box(space: Space[Any], low: Any, high: Any, n: int) -> Box:
             low=np.tile(low, repeats), high=np.tile(high, repeats), dtype=space.dtype, seed=seed
         )
     for name in _BOX_ARRAYS:
-        one = getattr(row, name)
-        many = np.empty((n, *one.shape), dtype=one.dtype)
-        many[:] = one
-        setattr(row, name, many)
+        setattr(row, name, _repeated(getattr(row, name), n))
     row._shape = row.low.shape
     return row
+
+
+def _repeated(row: np.ndarray, n: int) -> np.ndarray:
+    """``n`` copies of a contiguous row."""
+    if not row.reshape(-1).view(np.uint8).any():
+        # Zeros come from the system as they are, and take no memory until they are written.
+        return np.zeros((n, *row.shape), dtype=row.dtype)
+    block = np.empty((n, *row.shape), dtype=row.dtype)
+    block[:] = row
+    return block
 
 
 @handles(batch_space, Box)
@@ -141,7 +148,25 @@ def _batch_space_custom(space: Space[Any], n: int = 1) -> Tuple:
     return batched
 
 
-@twin(_original.batch_differing_spaces)
+def _differing_spaces(spaces: _PySequence[Space[Any]]) -> Space[Any]:
+    """Dispatch on the class of the spaces in the list."""
+    if len(spaces) == 0:
+        raise ValueError("Expects a non-empty list of spaces")
+    kind = type(spaces[0])
+    if not all(isinstance(space, kind) for space in spaces):
+        raise TypeError(
+            "Expects all spaces to be of the same type, actual types: "
+            f"{[type(space) for space in spaces]}"
+        )
+    if not batch_differing_spaces.router.has(kind):
+        raise TypeError(
+            "Requires the Space type to have a registered `batch_differing_space`, "
+            f"current list: {batch_differing_spaces.registry}"
+        )
+    return batch_differing_spaces.dispatch(kind)(spaces)
+
+
+@twin(_original.batch_differing_spaces, _differing_spaces)
 def batch_differing_spaces(spaces: _PySequence[Space[Any]]) -> Space[Any]:
     """Batch spaces of one kind, each with its own bounds.
 
@@ -161,20 +186,7 @@ def batch_differing_spaces(spaces: _PySequence[Space[Any]]) -> Space[Any]:
         >>> batch_differing_spaces([Discrete(3), Discrete(5), Discrete(4), Discrete(8)])
         MultiDiscrete([3 5 4 8])
     """
-    if len(spaces) == 0:
-        raise ValueError("Expects a non-empty list of spaces")
-    kind = type(spaces[0])
-    if not all(isinstance(space, kind) for space in spaces):
-        raise TypeError(
-            "Expects all spaces to be of the same type, actual types: "
-            f"{[type(space) for space in spaces]}"
-        )
-    if not batch_differing_spaces.dispatch.has(kind):
-        raise TypeError(
-            "Requires the Space type to have a registered `batch_differing_space`, "
-            f"current list: {batch_differing_spaces.registry}"
-        )
-    return batch_differing_spaces.dispatch(kind)(spaces)
+    return batch_differing_spaces.dispatch(spaces.__class__)(spaces)
 
 
 def _check_equal(text: str, values: list[Any]) -> None:

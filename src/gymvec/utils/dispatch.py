@@ -1,40 +1,45 @@
 """Single-dispatch functions that are twins of Gymnasium's.
 
-A twin is a ``functools.singledispatch`` function, so ``register``, ``registry`` and
-``dispatch`` work as users know them. Besides its own handlers it finds those that users
-registered on Gymnasium's function of the same name; :class:`gymvec._dispatch.Router` says
-in which order.
+A twin keeps its handlers in a ``functools.singledispatch`` table, so ``register``,
+``registry`` and ``dispatch`` work as users know them. Besides these handlers it finds those
+that users registered on Gymnasium's function of the same name;
+:class:`gymvec._dispatch.Router` says in which order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import singledispatch, wraps
+from functools import singledispatch
 from typing import Any, TypeVar
+
+from gymnasium import Space
+from gymnasium.error import CustomSpaceError
 
 from gymvec._dispatch import Router
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def twin(original: Any) -> Callable[[_Function], Any]:
-    """Decorate the default of a function that is the twin of Gymnasium's ``original``."""
+def twin(original: Any, default: Callable[..., Any]) -> Callable[[_Function], Any]:
+    """Decorate a function that calls the handler it gets from its own ``dispatch``.
 
-    def decorate(default: _Function) -> Any:
+    The function spells its arguments out: forwarding ``*args`` and ``**kwargs``, as
+    singledispatch does, takes longer than a kernel.
+
+    Args:
+        original: Gymnasium's function of the same name.
+        default: Called for a class without a handler.
+    """
+
+    def decorate(function: Any) -> Any:
         table = singledispatch(default)
-        route = Router(table, original)
-
-        @wraps(default)
-        def function(*args: Any, **kwargs: Any) -> Any:
-            if not args:
-                raise TypeError(f"{default.__name__} requires at least 1 positional argument")
-            return route(args[0].__class__)(*args, **kwargs)
-
-        route.add_installed(function)
-        function.register = table.register  # type: ignore[attr-defined]
-        function.registry = table.registry  # type: ignore[attr-defined]
-        function.dispatch = route  # type: ignore[attr-defined]
-        function.original = original  # type: ignore[attr-defined]
+        router = Router(table, original)
+        router.add_installed(function)
+        function.register = table.register
+        function.registry = table.registry
+        function.dispatch = router.find
+        function.router = router
+        function.original = original
         return function
 
     return decorate
@@ -46,15 +51,34 @@ def handles(function: Any, *kinds: type) -> Callable[[_Function], _Function]:
     def decorate(handler: _Function) -> _Function:
         for kind in kinds:
             function.register(kind, handler)
-            function.dispatch.add_builtin(kind, handler)
+            function.router.add_builtin(kind, handler)
         return handler
 
     return decorate
 
 
-def not_a_space(name: str, space: Any) -> TypeError:
-    """The error for an argument that is no space at all."""
-    return TypeError(
-        f"The space provided to `{name}` is not a gymnasium Space instance, "
-        f"type: {type(space)}, {space}"
-    )
+def no_space(name: str) -> Callable[..., Any]:
+    """The default of a twin that has a handler for every space: the argument is none."""
+
+    def default(space: Any, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(
+            f"The space provided to `{name}` is not a gymnasium Space instance, "
+            f"type: {type(space)}, {space}"
+        )
+
+    return default
+
+
+def no_handler(name: str) -> Callable[..., Any]:
+    """The default of a twin that custom spaces must be registered for."""
+    not_a_space = no_space(name)
+
+    def default(space: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(space, Space):
+            not_a_space(space)
+        raise CustomSpaceError(
+            f"Space of type `{type(space)}` doesn't have an registered `{name}` function. "
+            f"Register `{type(space)}` for `{name}` to support it."
+        )
+
+    return default

@@ -10,7 +10,6 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
-from gymnasium.error import CustomSpaceError
 from gymnasium.spaces import (
     Box,
     Dict,
@@ -28,7 +27,7 @@ from gymnasium.vector.utils import shared_memory as _original
 
 from gymvec import _leaf
 from gymvec.utils import text
-from gymvec.utils.dispatch import handles, not_a_space, twin
+from gymvec.utils.dispatch import handles, no_handler, twin
 
 __all__ = ["create_shared_memory", "read_from_shared_memory", "write_to_shared_memory"]
 
@@ -51,16 +50,7 @@ _CTYPES = {
 }
 
 
-def _unregistered(name: str, space: Any) -> Exception:
-    if isinstance(space, Space):
-        return CustomSpaceError(
-            f"Space of type `{type(space)}` doesn't have an registered `{name}` function. "
-            f"Register `{type(space)}` for `{name}` to support it."
-        )
-    return not_a_space(name, space)
-
-
-@twin(_original.create_shared_memory)
+@twin(_original.create_shared_memory, no_handler("create_shared_memory"))
 def create_shared_memory(space: Space[Any], n: int = 1, ctx: ModuleType = mp) -> Any:
     """Make memory for one sample of each environment, shared with child processes.
 
@@ -83,7 +73,7 @@ def create_shared_memory(space: Space[Any], n: int = 1, ctx: ModuleType = mp) ->
         >>> create_shared_memory(Box(0, 1, (3,)), n=2).get_obj()  # doctest: +ELLIPSIS
         <multiprocessing.sharedctypes.c_float_Array_6 object at ...>
     """
-    raise _unregistered("create_shared_memory", space)
+    return create_shared_memory.dispatch(space.__class__)(space, n=n, ctx=ctx)
 
 
 @handles(create_shared_memory, Box, Discrete, MultiDiscrete, MultiBinary)
@@ -128,7 +118,7 @@ def _create_dynamic(space: Graph | Sequence, n: int = 1, ctx: Any = mp) -> NoRet
     )
 
 
-@twin(_original.read_from_shared_memory)
+@twin(_original.read_from_shared_memory, no_handler("read_from_shared_memory"))
 def read_from_shared_memory(
     space: Space[Any], shared_memory: Any, n: int = 1
 ) -> dict[str, Any] | tuple[Any, ...] | np.ndarray:
@@ -155,7 +145,7 @@ def read_from_shared_memory(
         >>> read_from_shared_memory(Discrete(5), memory, n=2)
         array([0, 3])
     """
-    raise _unregistered("read_from_shared_memory", space)
+    return read_from_shared_memory.dispatch(space.__class__)(space, shared_memory, n=n)
 
 
 handles(read_from_shared_memory, Box, Discrete, MultiDiscrete, MultiBinary)(_leaf.read)
@@ -163,18 +153,18 @@ handles(read_from_shared_memory, Box, Discrete, MultiDiscrete, MultiBinary)(_lea
 
 @handles(read_from_shared_memory, Tuple)
 def _read_tuple(space: Tuple, shared_memory: Any, n: int = 1) -> tuple[Any, ...]:
-    _check_tuple(space, shared_memory, len(space.spaces))
-    return tuple(
-        read_from_shared_memory(subspace, memory, n=n)
-        for memory, subspace in zip(shared_memory, space.spaces, strict=True)
-    )
+    memories = _memories(space, shared_memory, len(space.spaces))
+    batches = []
+    for i, subspace in enumerate(space.spaces):
+        batches.append(read_from_shared_memory(subspace, memories[i], n))
+    return tuple(batches)
 
 
 @handles(read_from_shared_memory, Dict)
 def _read_dict(space: Dict, shared_memory: Any, n: int = 1) -> dict[str, Any]:
-    _check_dict(space, shared_memory)
+    memories = _memories_by_key(space, shared_memory)
     return {
-        key: read_from_shared_memory(subspace, shared_memory[key], n=n)
+        key: read_from_shared_memory(subspace, memories[key], n)
         for key, subspace in space.spaces.items()
     }
 
@@ -186,11 +176,11 @@ def _read_text(space: Text, shared_memory: Any, n: int = 1) -> tuple[str, ...]:
 
 @handles(read_from_shared_memory, OneOf)
 def _read_oneof(space: OneOf, shared_memory: Any, n: int = 1) -> tuple[Any, ...]:
-    _check_tuple(space, shared_memory, 1 + len(space.spaces))
-    chosen = _leaf.view(space, shared_memory[0], np.int64, (), n)
+    index_memory, *memories = _memories(space, shared_memory, 1 + len(space.spaces))
+    chosen = _leaf.view(space, index_memory, np.int64, (), n)
     batches = [
         read_from_shared_memory(subspace, memory, n=n)
-        for memory, subspace in zip(shared_memory[1:], space.spaces, strict=True)
+        for memory, subspace in zip(memories, space.spaces, strict=True)
     ]
     return tuple(
         (index, _sample_of(space.spaces[index], batches[index], environment))
@@ -213,7 +203,7 @@ def _sample_of(space: Space[Any], batch: Any, environment: int) -> Any:
     return batch[environment]
 
 
-@twin(_original.write_to_shared_memory)
+@twin(_original.write_to_shared_memory, no_handler("write_to_shared_memory"))
 def write_to_shared_memory(space: Space[Any], index: int, value: Any, shared_memory: Any) -> None:
     """Write the sample of one environment into shared memory.
 
@@ -240,7 +230,7 @@ def write_to_shared_memory(space: Space[Any], index: int, value: Any, shared_mem
         >>> memory[:]
         [1.0, 2.0, 0.0, 0.0]
     """
-    raise _unregistered("write_to_shared_memory", space)
+    return write_to_shared_memory.dispatch(space.__class__)(space, index, value, shared_memory)
 
 
 handles(write_to_shared_memory, Box, Discrete, MultiDiscrete, MultiBinary)(_leaf.write)
@@ -248,9 +238,9 @@ handles(write_to_shared_memory, Box, Discrete, MultiDiscrete, MultiBinary)(_leaf
 
 @handles(write_to_shared_memory, Tuple)
 def _write_tuple(space: Tuple, index: int, value: Any, shared_memory: Any) -> None:
-    _check_tuple(space, shared_memory, len(space.spaces))
+    memories = _memories(space, shared_memory, len(space.spaces))
     try:
-        for part, memory, subspace in zip(value, shared_memory, space.spaces, strict=True):
+        for part, memory, subspace in zip(value, memories, space.spaces, strict=True):
             write_to_shared_memory(subspace, index, part, memory)
     except (KeyError, TypeError, ValueError):
         _check_index(space, index, shared_memory)
@@ -261,10 +251,10 @@ def _write_tuple(space: Tuple, index: int, value: Any, shared_memory: Any) -> No
 def _write_dict(
     space: Dict, index: int, value: Mapping[str, Any], shared_memory: Mapping[str, Any]
 ) -> None:
-    _check_dict(space, shared_memory)
+    memories = _memories_by_key(space, shared_memory)
     try:
         for key, subspace in space.spaces.items():
-            write_to_shared_memory(subspace, index, value[key], shared_memory[key])
+            write_to_shared_memory(subspace, index, value[key], memories[key])
     except (KeyError, TypeError, ValueError):
         _check_index(space, index, shared_memory)
         raise
@@ -282,8 +272,8 @@ def _write_text(space: Text, index: int, value: str, shared_memory: Any) -> None
 
 @handles(write_to_shared_memory, OneOf)
 def _write_oneof(space: OneOf, index: int, value: tuple[int, Any], shared_memory: Any) -> None:
-    _check_tuple(space, shared_memory, 1 + len(space.spaces))
-    chosen = _leaf.view(space, shared_memory[0], np.int64, (), None)
+    index_memory, *memories = _memories(space, shared_memory, 1 + len(space.spaces))
+    chosen = _leaf.view(space, index_memory, np.int64, (), None)
     environment = _leaf.row_index(index, len(chosen))
     alternative, sample = value
     if not 0 <= alternative < len(space.spaces):
@@ -292,9 +282,7 @@ def _write_oneof(space: OneOf, index: int, value: tuple[int, Any], shared_memory
             f"got {alternative}"
         )
     # The index goes last: a sample that cannot be written leaves the old choice in place.
-    write_to_shared_memory(
-        space.spaces[alternative], environment, sample, shared_memory[1 + alternative]
-    )
+    write_to_shared_memory(space.spaces[alternative], environment, sample, memories[alternative])
     chosen[environment] = alternative
 
 
@@ -317,20 +305,23 @@ def _check_index(space: Space[Any], index: Any, shared_memory: Any) -> None:
             _leaf.row_index(index, len(rows))
 
 
-def _check_tuple(space: Space[Any], shared_memory: Any, size: int) -> None:
-    if not isinstance(shared_memory, tuple | list) or len(shared_memory) != size:
-        raise ValueError(
-            f"expected a tuple of {size} shared memories for {space}, got {_shown(shared_memory)}"
-        )
+def _memories(space: Space[Any], shared_memory: Any, size: int) -> tuple[Any, ...] | list[Any]:
+    """The memories of subspaces that have an order."""
+    if isinstance(shared_memory, (tuple, list)) and len(shared_memory) == size:
+        return shared_memory
+    shown = f" of {len(shared_memory)}" if isinstance(shared_memory, (tuple, list)) else ""
+    raise ValueError(
+        f"expected a tuple of {size} shared memories for {space}, got {type(shared_memory)}{shown}"
+    )
 
 
-def _check_dict(space: Dict, shared_memory: Any) -> None:
-    if not isinstance(shared_memory, Mapping) or not shared_memory.keys() >= space.spaces.keys():
-        raise ValueError(
-            f"expected a dict of shared memories for {space}, got {_shown(shared_memory)}"
-        )
-
-
-def _shown(shared_memory: Any) -> str:
-    size = f" of {len(shared_memory)}" if isinstance(shared_memory, tuple | list) else ""
-    return f"{type(shared_memory)}{size}"
+def _memories_by_key(space: Dict, shared_memory: Any) -> Mapping[str, Any]:
+    """The memories of subspaces that have keys."""
+    # A dict is known at once; asking an abstract class takes longer than reading a leaf.
+    if isinstance(shared_memory, dict) or isinstance(shared_memory, Mapping):
+        if shared_memory.keys() >= space.spaces.keys():
+            return shared_memory
+    raise ValueError(
+        f"expected a dict of shared memories with the keys {list(space.spaces)} for {space}, "
+        f"got {type(shared_memory)}: {shared_memory}"
+    )

@@ -24,9 +24,9 @@ from gymnasium.spaces import (
 from gymnasium.vector.utils import space_utils as _original
 
 from gymvec import _leaf
-from gymvec._rows import gather_key
+from gymvec._rows import KeyedItems, gather_key
 from gymvec.utils.batched_spaces import batch_differing_spaces, batch_space
-from gymvec.utils.dispatch import handles, not_a_space, twin
+from gymvec.utils.dispatch import handles, no_handler, no_space, twin
 
 __all__ = [
     "batch_space",
@@ -39,7 +39,7 @@ __all__ = [
 _T = TypeVar("_T")
 
 
-@twin(_original.iterate)
+@twin(_original.iterate, no_handler("iterate"))
 def iterate(space: Space[_T], items: _T) -> Iterator[Any]:
     """Iterate over the environments of a batched sample.
 
@@ -73,12 +73,7 @@ def iterate(space: Space[_T], items: _T) -> Iterator[Any]:
             ...
         StopIteration
     """
-    if isinstance(space, Space):
-        raise CustomSpaceError(
-            f"Space of type `{type(space)}` doesn't have an registered `iterate` function. "
-            f"Register `{type(space)}` for `iterate` to support it."
-        )
-    raise not_a_space("iterate", space)
+    return iterate.dispatch(space.__class__)(space, items)
 
 
 @handles(iterate, Discrete)
@@ -97,7 +92,7 @@ def _iterate_array(space: Box | MultiDiscrete | MultiBinary, items: Any) -> Iter
 @handles(iterate, Tuple)
 def _iterate_tuple(space: Tuple, items: Any) -> Iterator[Any]:
     unregistered = [
-        type(subspace) for subspace in space.spaces if not iterate.dispatch.has(type(subspace))
+        type(subspace) for subspace in space.spaces if not iterate.router.has(type(subspace))
     ]
     if not unregistered:
         return zip(
@@ -115,13 +110,13 @@ def _iterate_tuple(space: Tuple, items: Any) -> Iterator[Any]:
 
 @handles(iterate, Dict)
 def _iterate_dict(space: Dict, items: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    keys = tuple(space.spaces)
-    parts = [iterate(subspace, items[key]) for key, subspace in space.spaces.items()]
-    for item in zip(*parts, strict=True):
-        yield dict(zip(keys, item, strict=True))
+    return KeyedItems(
+        tuple(space.spaces),
+        lambda: [iterate(subspace, items[key]) for key, subspace in space.spaces.items()],
+    )
 
 
-@twin(_original.concatenate)
+@twin(_original.concatenate, no_space("concatenate"))
 def concatenate(
     space: Space[Any], items: Iterable[Any], out: tuple[Any, ...] | Mapping[str, Any] | np.ndarray
 ) -> tuple[Any, ...] | dict[str, Any] | np.ndarray:
@@ -152,7 +147,7 @@ def concatenate(
         array([[1., 2.],
                [3., 4.]], dtype=float32)
     """
-    raise not_a_space("concatenate", space)
+    return concatenate.dispatch(space.__class__)(space, items, out)
 
 
 handles(concatenate, Box, Discrete, MultiDiscrete, MultiBinary)(_leaf.concatenate)
@@ -162,8 +157,10 @@ handles(concatenate, Box, Discrete, MultiDiscrete, MultiBinary)(_leaf.concatenat
 def _concatenate_tuple(space: Tuple, items: Iterable[Any], out: Any) -> tuple[Any, ...]:
     items = list(items)
     return tuple(
-        concatenate(subspace, gather_key(items, i), out[i])
-        for i, subspace in enumerate(space.spaces)
+        [
+            concatenate(subspace, gather_key(items, i), out[i])
+            for i, subspace in enumerate(space.spaces)
+        ]
     )
 
 
@@ -181,7 +178,7 @@ def _concatenate_custom(space: Space[Any], items: Iterable[_T], out: Any) -> tup
     return tuple(items)
 
 
-@twin(_original.create_empty_array)
+@twin(_original.create_empty_array, no_space("create_empty_array"))
 def create_empty_array(
     space: Space[Any], n: int = 1, fn: Callable[..., Any] = np.zeros
 ) -> tuple[Any, ...] | dict[str, Any] | np.ndarray | None:
@@ -209,7 +206,7 @@ def create_empty_array(
         >>> create_empty_array(space, n=None)
         {'level': np.int64(0), 'position': array([0., 0., 0.], dtype=float32)}
     """
-    raise not_a_space("create_empty_array", space)
+    return create_empty_array.dispatch(space.__class__)(space, n=n, fn=fn)
 
 
 @handles(create_empty_array, Box, MultiDiscrete, MultiBinary)

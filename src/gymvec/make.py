@@ -1,0 +1,141 @@
+"""Vector environments by id."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+from gymnasium import Env, Wrapper, error
+from gymnasium.envs import registration
+from gymnasium.envs.registration import EnvSpec, VectorizeMode
+from gymnasium.vector import VectorEnv
+
+from gymvec import vector
+
+__all__ = ["make_vec"]
+
+
+def make_vec(
+    id: str | EnvSpec,
+    num_envs: int = 1,
+    vectorization_mode: VectorizeMode | str | None = None,
+    vector_kwargs: dict[str, Any] | None = None,
+    wrappers: Sequence[Callable[[Env], Wrapper]] | None = None,
+    **kwargs: Any,
+) -> VectorEnv:
+    """Make a vector environment: ``gymnasium.make_vec`` with gymvec's classes.
+
+    Args:
+        id: Id of a registered environment, with a module to import first if need be
+            (``"module:Env-v0"``), or a spec. What the spec's ``kwargs`` say about the
+            arguments below comes first.
+        num_envs: Number of sub-environments.
+        vectorization_mode: ``"sync"``, ``"async"`` or ``"vector_entry_point"``; None for the
+            environment's own vector entry point if it has one, and ``"sync"`` if not.
+        vector_kwargs: Arguments of the vector environment's class.
+        wrappers: Functions that wrap each sub-environment, innermost first; not for a vector
+            entry point.
+        **kwargs: Arguments of the environment.
+
+    Returns:
+        The vector environment. Its ``spec`` makes it again.
+
+    Raises:
+        gymnasium.error.Error: There is no such id, the environment has no such entry point,
+            or the arguments are not for it.
+        ValueError: The vectorization mode is none of these.
+
+    Example:
+        >>> import gymvec
+        >>> envs = gymvec.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
+        >>> envs
+        SyncVectorEnv(CartPole-v1, num_envs=2)
+        >>> envs.close()
+    """
+    arguments = {
+        "num_envs": num_envs,
+        "vectorization_mode": vectorization_mode,
+        "vector_kwargs": {} if vector_kwargs is None else vector_kwargs,
+        "wrappers": [] if wrappers is None else wrappers,
+    }
+    spec, env_kwargs = _find_spec(id)
+    for name in arguments:
+        if name in env_kwargs:
+            arguments[name] = env_kwargs.pop(name)
+    env_kwargs.update(kwargs)
+    mode = _vectorize_mode(arguments["vectorization_mode"], spec)
+    if mode not in (VectorizeMode.SYNC, VectorizeMode.ASYNC):
+        # None of gymvec's classes has a part in this.
+        return gymnasium.make_vec(
+            id, num_envs, vectorization_mode, vector_kwargs, wrappers, **kwargs
+        )
+    if spec.entry_point is None:
+        raise error.Error(
+            f"Cannot create vectorized environment for {spec.id} because it doesn't have an "
+            "entry point defined."
+        )
+
+    factory = _factory(spec, env_kwargs, arguments["wrappers"])
+    kind = vector.SyncVectorEnv if mode is VectorizeMode.SYNC else vector.AsyncVectorEnv
+    envs = kind(
+        env_fns=[factory for _ in range(arguments["num_envs"])], **arguments["vector_kwargs"]
+    )
+    envs.spec = _vector_spec(spec, env_kwargs, mode, arguments)
+    return envs
+
+
+def _find_spec(id: str | EnvSpec) -> tuple[EnvSpec, dict[str, Any]]:
+    """The environment's spec without its ``kwargs``, and these, both the caller's own."""
+    if isinstance(id, EnvSpec):
+        spec = id
+    elif isinstance(id, str):
+        spec = registration._find_spec(id)
+    else:
+        raise error.Error(f"Invalid id type: {type(id)}. Expected `str` or `EnvSpec`")
+    spec = copy.deepcopy(spec)
+    env_kwargs = spec.kwargs
+    spec.kwargs = {}
+    return spec, env_kwargs
+
+
+def _vectorize_mode(mode: VectorizeMode | str | None, spec: EnvSpec) -> VectorizeMode:
+    if mode is None:
+        has_own = spec.vector_entry_point is not None
+        return VectorizeMode.VECTOR_ENTRY_POINT if has_own else VectorizeMode.SYNC
+    try:
+        return VectorizeMode(mode)
+    except ValueError as unknown:
+        raise ValueError(
+            f"Invalid vectorization mode: {mode!r}, "
+            f"valid modes: {[mode.value for mode in VectorizeMode]}"
+        ) from unknown
+
+
+def _factory(
+    spec: EnvSpec, env_kwargs: dict[str, Any], wrappers: Sequence[Callable[[Env], Wrapper]]
+) -> Callable[[], Env]:
+    # The spec itself, not its id, which may be registered in this process only.
+    def make_env() -> Env:
+        env = gymnasium.make(spec, **env_kwargs.copy())
+        for wrapper in wrappers or ():
+            env = wrapper(env)
+        return env
+
+    return make_env
+
+
+def _vector_spec(
+    spec: EnvSpec, env_kwargs: dict[str, Any], mode: VectorizeMode, arguments: dict[str, Any]
+) -> EnvSpec:
+    """What recreates the vector environment; defaults are left out."""
+    spec = copy.deepcopy(spec)
+    spec.kwargs = env_kwargs.copy()
+    if arguments["num_envs"] != 1:
+        spec.kwargs["num_envs"] = arguments["num_envs"]
+    spec.kwargs["vectorization_mode"] = mode.value
+    for name in ("vector_kwargs", "wrappers"):
+        if len(arguments[name]) > 0:
+            spec.kwargs[name] = arguments[name]
+    return spec

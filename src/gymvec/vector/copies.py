@@ -1,0 +1,70 @@
+"""Copies that make a value the receiver's own, at every depth."""
+
+from __future__ import annotations
+
+from copy import Error, deepcopy
+from typing import Any
+
+import numpy as np
+
+_IMMUTABLE = frozenset(
+    {str, int, float, bool, bytes, complex, type(None)}
+    | {np.dtype(code).type for code in "?bhilqBHILQefdgFDG"}
+)
+
+
+def copy_value(value: Any) -> Any:
+    """``copy.deepcopy`` for observations: the same result in a fraction of the time.
+
+    Unlike there, an array that occurs twice becomes two arrays.
+    """
+    kind = type(value)
+    if kind in _IMMUTABLE:
+        return value
+    if kind is np.ndarray and not value.dtype.hasobject:
+        return value.copy(order="K")
+    if kind is tuple:
+        return tuple([copy_value(part) for part in value])
+    if kind is dict:
+        return {key: copy_value(part) for key, part in value.items()}
+    if kind is list:
+        return [copy_value(part) for part in value]
+    return deepcopy(value)
+
+
+def keep_observation(observation: Any) -> Any:
+    """A copy of a terminal observation, whose environment may reuse it for the next one.
+
+    What cannot be copied is handed on as it is.
+    """
+    try:
+        return copy_value(observation)
+    except (TypeError, NotImplementedError, Error):
+        return observation
+
+
+def own_action(action: Any) -> Any:
+    """An action that an environment may keep: its arrays share no memory with the caller's.
+
+    Arrays become C-contiguous and native; what is neither an array nor a container of
+    arrays is handed on as it is.
+    """
+    kind = type(action)
+    if kind in _IMMUTABLE:
+        return action
+    if isinstance(action, np.ndarray):
+        return own_array(action)
+    if kind is tuple:
+        return tuple([own_action(part) for part in action])
+    if kind is dict:
+        return {key: own_action(part) for key, part in action.items()}
+    if kind is list:
+        return [own_action(part) for part in action]
+    return action
+
+
+def own_array(array: np.ndarray) -> np.ndarray:
+    """A C-contiguous copy in native byte order."""
+    if array.dtype.isnative:
+        return array.copy(order="C")
+    return array.astype(array.dtype.newbyteorder("="), order="C")

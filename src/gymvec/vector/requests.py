@@ -1,0 +1,73 @@
+"""What callers of ``reset`` ask for: seeds and masks, checked before anything is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def reset_seeds(seed: Any, num_envs: int) -> list[int | None]:
+    """One seed an environment.
+
+    Args:
+        seed: None, an integer of any type, or one integer or None for each environment.
+        num_envs: Number of environments.
+
+    Returns:
+        Python integers and None; what is neither is left for the environment to refuse.
+
+    Raises:
+        ValueError: There are not ``num_envs`` seeds.
+    """
+    if seed is None:
+        return [None] * num_envs
+    if _is_integer(seed):
+        first = int(seed)
+        return [first + i for i in range(num_envs)]
+    if len(seed) != num_envs:
+        raise ValueError(
+            f"If seeds are passed as a list the length must match num_envs={num_envs} "
+            f"but got length={len(seed)}."
+        )
+    return [int(one) if _is_integer(one) else one for one in seed]
+
+
+def _is_integer(value: Any) -> bool:
+    return hasattr(value, "__index__") and not hasattr(value, "__len__")
+
+
+def reset_mask(
+    options: dict[str, Any] | None, num_envs: int
+) -> tuple[np.ndarray | None, dict[str, Any] | None]:
+    """The mask in the options of a reset, and the options without it.
+
+    Args:
+        options: The caller's options, which stay as they are.
+        num_envs: Number of environments.
+
+    Returns:
+        The mask, a bool array of shape ``(num_envs,)``, or None; what is for the environments.
+
+    Raises:
+        TypeError: The mask is no array of bool.
+        ValueError: The mask has another shape, or selects no environment.
+    """
+    if options is None or "reset_mask" not in options:
+        return None, options
+    options = dict(options)
+    mask = options.pop("reset_mask")
+    if not isinstance(mask, np.ndarray):
+        raise TypeError(f"`options['reset_mask']` must be a numpy array, got {type(mask)}")
+    if mask.shape != (num_envs,):
+        raise ValueError(
+            f"`options['reset_mask']` must have shape `({num_envs},)`, got {mask.shape}"
+        )
+    if mask.dtype != np.bool_:
+        raise TypeError(f"`options['reset_mask']` must have `dtype=np.bool_`, got {mask.dtype}")
+    if not np.any(mask):
+        raise ValueError(
+            "`options['reset_mask']` must contain a boolean array with at least one True value, "
+            f"got reset_mask={mask}"
+        )
+    return mask, options

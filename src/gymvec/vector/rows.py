@@ -1,0 +1,177 @@
+"""Functions bound once to the leaves of a space, so that a step does no dispatch.
+
+A space is looked at as a tree of Dict and Tuple. Its *array leaves* have rows in blocks,
+arrays of shape ``(n, *shape)`` that lie in dicts and tuples of the space's structure. Its
+*other leaves* (Text, OneOf, Graph, Sequence, custom spaces, and any space for whose class a
+user has registered a handler) have none: their values are collected, and
+:func:`gymvec.utils.concatenate` makes the batch of them.
+
+Leaves are ordered depth first, in the order in which the space has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+
+from gymvec import _leaf
+from gymvec._rows import RowWriter, gather_key
+from gymvec._trees import TreeWriter
+from gymvec.utils import concatenate, create_empty_array
+from gymvec.vector.copies import copy_value
+
+__all__ = [
+    "bind_reader",
+    "bind_stacker",
+    "bind_writer",
+    "is_array_leaf",
+    "is_builtin",
+    "leaves",
+    "subspaces",
+]
+
+Path = tuple[Hashable, ...]
+Stack = Callable[[Any], Any]
+Write = Callable[[Any], Any]
+Read = Callable[[Any, bool], Any]
+
+_ARRAY_SPACES = (Box, Discrete, MultiDiscrete, MultiBinary)
+
+
+def is_builtin(function: Any, space: Space[Any]) -> bool:
+    """Whether gymvec's own handler of a function of ``gymvec.utils`` serves the space."""
+    return function.dispatch(type(space)).__module__.partition(".")[0] == "gymvec"
+
+
+def is_array_leaf(space: Space[Any]) -> bool:
+    """Whether the samples of a space are rows of one block."""
+    return (
+        isinstance(space, _ARRAY_SPACES)
+        and is_builtin(concatenate, space)
+        and is_builtin(create_empty_array, space)
+    )
+
+
+def subspaces(space: Space[Any]) -> list[tuple[Any, Space[Any]]] | None:
+    """Keys or positions and subspaces of a Dict or Tuple; None for a leaf."""
+    if not is_builtin(concatenate, space) or not is_builtin(create_empty_array, space):
+        return None
+    if isinstance(space, Dict):
+        return list(space.spaces.items())
+    if isinstance(space, Tuple):
+        return list(enumerate(space.spaces))
+    return None
+
+
+def leaves(space: Space[Any]) -> Iterator[tuple[Path, Space[Any]]]:
+    """The leaves of a space with the keys and positions that lead to each."""
+    parts = subspaces(space)
+    if parts is None:
+        yield (), space
+        return
+    for key, subspace in parts:
+        for path, leaf in leaves(subspace):
+            yield (key, *path), leaf
+
+
+def bind_writer(space: Space[Any], blocks: Any, index: int) -> Write:
+    """A function that writes one environment's samples into its rows.
+
+    Args:
+        space: Space of the environment.
+        blocks: Writable arrays of shape ``(n, *shape)`` in the space's structure; what
+            stands at other leaves is not looked at. They are kept alive.
+        index: The environment's row.
+
+    Returns:
+        Function of a sample. It returns the values of the other leaves, in order: a list
+        for a Dict or Tuple and for an other leaf, None for an array leaf. An error leaves each row whole,
+        old or new: ``KeyError`` for a missing part, ``ValueError`` for a wrong number of
+        elements, what NumPy raises for a value that is no number.
+    """
+    writer = _writer(space, blocks, index)
+    return _hand_back if writer is None else writer
+
+
+def _hand_back(value: Any) -> list[Any]:
+    return [value]
+
+
+def _writer(space: Space[Any], blocks: Any, index: int) -> RowWriter | TreeWriter | None:
+    if is_array_leaf(space):
+        return RowWriter(blocks, index)
+    parts = subspaces(space)
+    if parts is None:
+        return None
+    return TreeWriter((key, _writer(subspace, blocks[key], index)) for key, subspace in parts)
+
+
+def bind_reader(space: Space[Any], blocks: Any, n: int) -> Read:
+    """A function that makes the batch of what writers have put into blocks.
+
+    Args:
+        space: Space of a single environment.
+        blocks: What :func:`bind_writer` was given.
+        n: Number of environments.
+
+    Returns:
+        Function of ``others``, a list with the ``n`` items of each other leaf in order, and
+        ``copy``. With ``copy`` the batch is the caller's own at every depth, without it its
+        arrays are the blocks and the items themselves.
+    """
+    read = _reader(space, blocks, n)
+    return lambda others, copy: read(iter(others), copy)
+
+
+def _reader(space: Space[Any], blocks: Any, n: int) -> Read:
+    if is_array_leaf(space):
+        return lambda others, copy: blocks.copy() if copy else blocks
+    parts = subspaces(space)
+    if parts is None:
+        other = _Other(space, n)
+        return lambda others, copy: other.batch(next(others), copy)
+    readers = [(key, _reader(subspace, blocks[key], n)) for key, subspace in parts]
+    if isinstance(space, Dict):
+        return lambda others, copy: {key: read(others, copy) for key, read in readers}
+    return lambda others, copy: tuple([read(others, copy) for _, read in readers])
+
+
+def bind_stacker(space: Space[Any], n: int) -> Stack:
+    """A function that makes a new batch of samples, one an environment.
+
+    Args:
+        space: Space of a single environment.
+        n: Number of environments.
+
+    Returns:
+        Function of a list of ``n`` samples. Its result is that of
+        :func:`gymvec.utils.concatenate`, in arrays that are the caller's own, at every depth.
+    """
+    if is_array_leaf(space):
+        shape = (n, *space.shape)
+        dtype = space.dtype
+        stack = _leaf.concatenate
+        return lambda items: stack(space, items, np.empty(shape, dtype))
+    parts = subspaces(space)
+    if parts is None:
+        other = _Other(space, n)
+        return lambda items: other.batch(items, True)
+    stackers = [(key, bind_stacker(subspace, n)) for key, subspace in parts]
+    if isinstance(space, Dict):
+        return lambda items: {key: stack(gather_key(items, key)) for key, stack in stackers}
+    return lambda items: tuple([stack(gather_key(items, key)) for key, stack in stackers])
+
+
+class _Other:
+    """The batch of a leaf without rows. A user's handler may want its former batch back."""
+
+    def __init__(self, space: Space[Any], n: int) -> None:
+        self._space = space
+        self._batch = create_empty_array(space, n=n, fn=np.zeros)
+
+    def batch(self, items: list[Any], copy: bool) -> Any:
+        self._batch = concatenate(self._space, items, self._batch)
+        return copy_value(self._batch) if copy else self._batch
