@@ -503,31 +503,45 @@ def gather_key(items not None, key):
 
 @cython.final
 cdef class KeyedItems:
-    """``dict(zip(keys, item))`` for each item of ``zip(*parts(), strict=True)``.
+    """``dict(zip(parts, item))`` for each item of ``zip(*parts.values(), strict=True)``.
 
     Args:
-        keys: Tuple of ``k`` keys.
-        parts: Makes ``k`` iterables, at the first item asked for. Without any the iterator
-            ends at once.
+        make_parts: Makes the dict of iterables, at the first item asked for. Where it is
+            empty the iterator ends at once.
     """
 
-    cdef tuple _keys
     cdef object _make_parts
+    cdef tuple _keys
     cdef list _parts
+    cdef bint _running
 
-    def __init__(self, tuple keys not None, parts):
-        self._keys = keys
-        self._make_parts = parts
+    def __init__(self, make_parts):
+        self._make_parts = make_parts
 
     def __iter__(self):
         return self
 
     def __next__(self):
+        if self._running:
+            raise ValueError("iterator already executing")
+        self._running = True
+        try:
+            return self.next_item()
+        except BaseException:
+            # Ended for good, as a generator is: the parts may no longer be in step.
+            self._parts = []
+            raise
+        finally:
+            self._running = False
+
+    cdef dict next_item(self):
         cdef Py_ssize_t i
         cdef dict item = {}
+        cdef dict parts
         if self._parts is None:
-            self._parts = []  # Ended for good, should making the parts fail.
-            self._parts = [iter(part) for part in self._make_parts()]
+            parts = self._make_parts()
+            self._keys = tuple(parts)
+            self._parts = [iter(part) for part in parts.values()]
         if len(self._parts) == 0:
             raise StopIteration
         for i in range(len(self._parts)):
