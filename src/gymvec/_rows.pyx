@@ -447,6 +447,7 @@ cdef cnp.ndarray view_block(object buffer, cnp.dtype dtype, tuple shape, Py_ssiz
     cdef npy_intp[cnp.NPY_MAXDIMS] dims
     cdef int ndim = <int>len(shape)
     cdef int i
+    cdef Py_ssize_t size  # As an index: a float is none.
     cdef Row row
     cdef size_t total
     cdef object memory = buffer
@@ -456,7 +457,8 @@ cdef cnp.ndarray view_block(object buffer, cnp.dtype dtype, tuple shape, Py_ssiz
         raise ValueError(f"expected at most {cnp.NPY_MAXDIMS - 1} dimensions, got {ndim}")
     dims[0] = n
     for i in range(ndim):
-        dims[i + 1] = shape[i]
+        size = shape[i]
+        dims[i + 1] = size
     if not describe_row(&row, dtype, ndim, dims + 1):
         raise ValueError(f"expected a dtype of numbers, got {dtype}")
     if n < 0 or gv_total_bytes(<size_t>n, row.nbytes, &total) != GV_OK:
