@@ -32,6 +32,10 @@ __all__ = ["AsyncVectorEnv"]
 # What `call` must not be used for.
 _OWN_METHODS = ("reset", "step", "close", "_setattr", "_check_spaces")
 _WAIT_MODES = ("auto", "spin", "block")
+# Before Python 3.12 looking up a member of an enumeration takes as long as collecting a step.
+_IDLE = AsyncState.DEFAULT
+_STEPPING = AsyncState.WAITING_STEP
+_STEP = Command.STEP
 
 
 class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]):
@@ -155,7 +159,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             _positive(num_workers, "num_workers") or usable_cores(),
             self.max_concurrency or self.num_envs,
         )
-        self._state = AsyncState.DEFAULT
+        self._state = _IDLE
         # Set at the end: until then there is nothing to close.
         self.closed = True
 
@@ -370,12 +374,12 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             raise AssertionError(f"autoreset is disabled and episodes are over: {self._over}")
         # A late environment may not have read its last action yet.
         if not self._engine.late and self._put_actions(actions):
-            self._engine.send(Command.STEP, None)
+            self._engine.send(_STEP, None)
         else:
             items = split_actions(self.action_space, actions, self.num_envs)
             arguments = {env: dumps(action) for env, action in enumerate(items)}
             self._send(Command.STEP_BY_LETTER, arguments, None)
-        self._state = AsyncState.WAITING_STEP
+        self._state = _STEPPING
 
     def step_wait(
         self, timeout: float | None = None
@@ -401,7 +405,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             NoAsyncCallError: :meth:`step_async` was not called.
             TimeoutError: The time is over. Late answers are dropped.
         """
-        letters = self._collect(AsyncState.WAITING_STEP, "step_wait", "step_async", timeout)
+        letters = self._collect(_STEPPING, "step_wait", "step_async", timeout)
         rewards, terminations, truncations = self._engine.results.collect()
         if self._over is not None:
             np.logical_or(terminations, truncations, out=self._over)
@@ -506,12 +510,12 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Close the sub-environments and end the workers."""
-        if self._state != AsyncState.DEFAULT and not terminate:
+        if self._state is not _IDLE and not terminate:
             logger.warn(
                 f"Calling `close` while waiting for a pending call to `{self._state.value}` "
                 "to complete."
             )
-        self._state = AsyncState.DEFAULT
+        self._state = _IDLE
         error = self._engine.close(0.0 if terminate else timeout)
         if error is not None:
             raise error
@@ -532,7 +536,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         self._engine.check_usable()
 
     def _check_idle(self, name: str, end: str = ".") -> None:
-        if self._state != AsyncState.DEFAULT:
+        if self._state is not _IDLE:
             raise AlreadyPendingCallError(
                 f"Calling `{name}` while waiting for a pending call to `{self._state.value}` "
                 f"to complete{end}",
@@ -553,7 +557,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
     ) -> dict[int, Any]:
         """Wait for the answers of a pending call; the letters that came with them."""
         self._check_open()
-        if self._state != state:
+        if self._state is not state:
             raise NoAsyncCallError(
                 f"Calling `{name}` without any prior call to `{begin}`.", state.value
             )
@@ -567,7 +571,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             letters = engine.collect(deadline)
         except Late:
             self._deferred = None
-            self._state = AsyncState.DEFAULT
+            self._state = _IDLE
             engine.late = True
             raise StepTimeoutError(
                 f"The call to `{name}` has timed out after {timeout} second(s)."
@@ -575,9 +579,9 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         except KeyboardInterrupt:
             raise  # The call stays pending: it can be waited for again.
         except BaseException:
-            self._state = AsyncState.DEFAULT
+            self._state = _IDLE
             raise
-        self._state = AsyncState.DEFAULT
+        self._state = _IDLE
         return letters
 
     def _observe(self, letters: dict[int, Any]) -> Any:
