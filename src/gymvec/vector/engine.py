@@ -230,10 +230,11 @@ class Engine:
 
     def _take_answers(self, deadline: float | None) -> dict[int, tuple[Subject, Any]]:
         """All answers and letters that are due; nothing is taken before all of it is there."""
-        count = self.bell.num_pending
-        while self.bell.wait(count, _left(deadline, _SLICE_SECONDS)) < count:
+        bell = self.bell
+        count = bell.num_pending
+        while bell.wait(count, _left(deadline, _SLICE_SECONDS)) < count:
             self._check_owing()
-            count = self.bell.num_pending
+            count = bell.num_pending
             if deadline is not None and time.monotonic() >= deadline:
                 raise Late
         envs = self.results.letters()
@@ -243,8 +244,8 @@ class Engine:
         for env in envs:
             while env not in self._letters:
                 self._keep(self._receive(self._worker_of[env], deadline))
-        self.bell.drain_all()
-        return {env: self._letters.pop(env) for env in envs}
+        bell.drain_all()
+        return {env: self._letters.pop(env) for env in envs} if envs else {}
 
     def _keep(self, letters: list[tuple[int, Subject, Any]]) -> None:
         for env, subject, content in letters:
