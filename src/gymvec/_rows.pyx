@@ -447,6 +447,7 @@ cdef cnp.ndarray view_block(object buffer, cnp.dtype dtype, tuple shape, Py_ssiz
     cdef npy_intp[cnp.NPY_MAXDIMS] dims
     cdef int ndim = <int>len(shape)
     cdef int i
+    cdef Py_ssize_t size  # As an index: a float is none.
     cdef Row row
     cdef size_t total
     cdef object memory = buffer
@@ -456,7 +457,8 @@ cdef cnp.ndarray view_block(object buffer, cnp.dtype dtype, tuple shape, Py_ssiz
         raise ValueError(f"expected at most {cnp.NPY_MAXDIMS - 1} dimensions, got {ndim}")
     dims[0] = n
     for i in range(ndim):
-        dims[i + 1] = shape[i]
+        size = shape[i]
+        dims[i + 1] = size
     if not describe_row(&row, dtype, ndim, dims + 1):
         raise ValueError(f"expected a dtype of numbers, got {dtype}")
     if n < 0 or gv_total_bytes(<size_t>n, row.nbytes, &total) != GV_OK:
@@ -503,31 +505,45 @@ def gather_key(items not None, key):
 
 @cython.final
 cdef class KeyedItems:
-    """``dict(zip(keys, item))`` for each item of ``zip(*parts(), strict=True)``.
+    """``dict(zip(parts, item))`` for each item of ``zip(*parts.values(), strict=True)``.
 
     Args:
-        keys: Tuple of ``k`` keys.
-        parts: Makes ``k`` iterables, at the first item asked for. Without any the iterator
-            ends at once.
+        make_parts: Makes the dict of iterables, at the first item asked for. Where it is
+            empty the iterator ends at once.
     """
 
-    cdef tuple _keys
     cdef object _make_parts
+    cdef tuple _keys
     cdef list _parts
+    cdef bint _running
 
-    def __init__(self, tuple keys not None, parts):
-        self._keys = keys
-        self._make_parts = parts
+    def __init__(self, make_parts):
+        self._make_parts = make_parts
 
     def __iter__(self):
         return self
 
     def __next__(self):
+        if self._running:
+            raise ValueError("iterator already executing")
+        self._running = True
+        try:
+            return self.next_item()
+        except BaseException:
+            # Ended for good, as a generator is: the parts may no longer be in step.
+            self._parts = []
+            raise
+        finally:
+            self._running = False
+
+    cdef dict next_item(self):
         cdef Py_ssize_t i
         cdef dict item = {}
+        cdef dict parts
         if self._parts is None:
-            self._parts = []  # Ended for good, should making the parts fail.
-            self._parts = [iter(part) for part in self._make_parts()]
+            parts = self._make_parts()
+            self._keys = tuple(parts)
+            self._parts = [iter(part) for part in parts.values()]
         if len(self._parts) == 0:
             raise StopIteration
         for i in range(len(self._parts)):

@@ -77,6 +77,10 @@ CASES = {
     "view wrong buffer": (lambda: _rows.view_rows(BAD, "f4", (64,), 3), True, 1),
     "gather_key": (lambda: _rows.gather_key([{"a": BAD}, {"a": ROW}], "a"), False, 1),
     "gather_key wrong": (lambda: _rows.gather_key([{"a": BAD}, {}], "a"), True, 1),
+    "keyed items": (lambda: list(_rows.KeyedItems(lambda: {"a": [ROW, WIDE], "b": "xy"})), False, 0.5),
+    "keyed items wrong": (
+        lambda: list(_rows.KeyedItems(lambda: {"a": [ROW, WIDE], "b": [BAD]})), True, 0.5),
+    "keyed items fail": (lambda: list(_rows.KeyedItems(lambda: {"a": BAD, "b": [ROW]})), True, 0.5),
     "row writer": (lambda: _rows.RowWriter(SMALL, 1), False, 1),
     "row writer wrong": (lambda: _rows.RowWriter(SMALL, 2), True, 1),
     "row writer call": (lambda: WRITER(WIDE), False, 1),

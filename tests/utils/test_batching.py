@@ -224,6 +224,6 @@ def test_not_a_list_of_spaces(value):
 
 @pytest.mark.parametrize("name", ["batch_space", "batch_differing_spaces"])
 def test_without_arguments(name):
-    actual, expected = outcome(getattr(ours, name)), outcome(getattr(theirs, name))
-    assert_same_outcome(actual, expected, text=False)
-    assert "space" in str(actual.error)
+    for package in (ours, theirs):
+        with pytest.raises(TypeError, match="positional argument"):
+            getattr(package, name)()

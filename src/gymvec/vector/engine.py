@@ -79,7 +79,7 @@ class Engine:
             self.arena.buffer, layout.hub, layout.lanes, wait=wait, polling=polling
         )
         self._worker_of = [
-            worker for worker, part in enumerate(layout.slices) for _ in range(len(part))
+            worker for worker, part in enumerate(layout.slices) for _ in range(part.size)
         ]
         self.results = StepResults(
             [

@@ -83,7 +83,7 @@ def run_worker(orders: Orders) -> None:
         orders.arena.buffer,
         orders.layout.hub,
         part.lane,
-        len(part),
+        part.size,
         wait=orders.wait,
         polling=orders.polling,
     )
@@ -102,8 +102,8 @@ class _Worker:
         self._letters = self._part.letters.view(orders.arena)
         self._outbox: list[tuple[int, Subject, Any]] = []
         self._inbox: dict[int, bytes] = {}
-        self._envs: list[Env | None] = [None] * len(self._part)
-        self._open = len(self._part)
+        self._envs: list[Env | None] = [None] * self._part.size
+        self._open = self._part.size
         self._stepper: Stepper | None = None
         self._actions: Any = None
 
