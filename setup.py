@@ -8,6 +8,7 @@ folder of its own: neither Cython nor setuptools builds anew when only the flags
 
 import os
 import sys
+from glob import glob
 
 import numpy
 from Cython.Build import cythonize
@@ -19,12 +20,12 @@ if MODE not in ("release", "debug", "sanitize"):
 CHECKED = MODE != "release"
 
 if sys.platform == "win32":
-    compile_args = ["/std:c11", "/Od" if CHECKED else "/O2"]
+    compile_args = ["/std:c11", "/experimental:c11atomics", "/Od" if CHECKED else "/O2"]
     link_args = []
 else:
-    compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden"]
+    compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden", "-pthread"]
     compile_args += ["-O1", "-g", "-UNDEBUG"] if CHECKED else ["-O3"]
-    link_args = []
+    link_args = ["-pthread"]
     if MODE == "sanitize":
         sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
         compile_args += [*sanitizers, "-fno-omit-frame-pointer"]
@@ -46,7 +47,7 @@ def extension(name: str, *c_sources: str) -> Extension:
     return Extension(
         f"gymvec.{name}",
         sources=[f"src/gymvec/{name}.pyx", *(f"csrc/{source}" for source in c_sources)],
-        depends=["csrc/rows.h", "src/gymvec/_rows.pxd", "src/gymvec/_infos.pxd"],
+        depends=[*glob("csrc/*.h"), *glob("src/gymvec/*.pxd")],
         include_dirs=["csrc", numpy.get_include()],
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
         extra_compile_args=compile_args,
@@ -63,6 +64,12 @@ setup(
             extension("_infos"),
             extension("_steps"),
             extension("_trees"),
+            extension("_exchange"),
+            extension("_serve"),
+            extension("_slots", "rows.c"),
+            extension(
+                "_bell", "bell_parent.c", "bell_worker.c", "bell_wait.c", "bell_watch.c"
+            ),
         ],
         compiler_directives=DIRECTIVES,
         include_path=["src"],

@@ -1,6 +1,7 @@
 """gymvec is ``gymnasium.vector``, compiled: the same names and results in far less time."""
 
 from gymvec import utils, vector
+from gymvec.install import install, installation, installed, uninstall
 from gymvec.make import make_vec
 from gymvec.vector import (
     AsyncVectorEnv,
@@ -11,6 +12,7 @@ from gymvec.vector import (
     VectorObservationWrapper,
     VectorRewardWrapper,
     VectorWrapper,
+    WorkerDiedError,
 )
 
 __all__ = [
@@ -21,8 +23,13 @@ __all__ = [
     "VectorRewardWrapper",
     "SyncVectorEnv",
     "AsyncVectorEnv",
+    "WorkerDiedError",
     "utils",
     "AutoresetMode",
     "make_vec",
     "vector",
+    "install",
+    "installation",
+    "installed",
+    "uninstall",
 ]

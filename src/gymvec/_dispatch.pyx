@@ -9,6 +9,46 @@ from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject
 
 
+cdef class Builtin:
+    """gymvec's own handler of one class, and Gymnasium's that it is the twin of.
+
+    ``gymvec.install`` puts this object on Gymnasium's registry. A user's handler there may
+    ask for it by ``dispatch(Box)`` or ``registry[Box]`` and call it with an instance of a
+    subclass, or from the very handler that took its place. Looking the instance's class up
+    would then end in that handler again, so the whole look-up is only made where
+    Gymnasium's function itself would choose this object.
+    """
+
+    cdef readonly object kind
+    cdef readonly object standard
+    cdef readonly object __wrapped__
+    cdef object _handler
+    cdef Router _router
+
+    def __call__(self, *args, **kwargs):
+        cdef Router router = self._router
+        cdef object kind, chosen, handler = self._handler
+        if args:
+            kind = args[0].__class__
+            if kind is self.kind:
+                chosen = router._original_registry[kind]
+            else:
+                chosen = router._original_dispatch(kind)
+            if chosen is self:
+                handler = router.find(kind)
+                if handler is self:
+                    # A user registered this object for a class of their own.
+                    handler = self._handler
+        return handler(*args, **kwargs) if kwargs else handler(*args)
+
+    @property
+    def __name__(self):
+        return self._handler.__name__
+
+    def __repr__(self):
+        return f"<gymvec's {self._router._original.__name__} of {self.kind.__name__}>"
+
+
 cdef class Router:
     """Handlers of a single-dispatch function and of its twin in Gymnasium.
 
@@ -23,71 +63,92 @@ cdef class Router:
 
     cdef object _dispatch
     cdef object _registry
+    cdef object _original
     cdef object _original_dispatch
     cdef object _original_registry
-    cdef dict _builtin
-    cdef dict _standard
-    cdef set _not_users
+    cdef object _twin
+    cdef dict _builtins
 
     def __init__(self, table, original):
         self._dispatch = table.dispatch
         self._registry = table.registry
+        self._original = original
         self._original_dispatch = original.dispatch
         self._original_registry = original.registry
-        self._builtin = {object: table.registry[object]}
-        self._standard = {
-            kind: handler
-            for kind, handler in original.registry.items()
-            if handler.__module__ == original.__module__
-        }
-        self._not_users = set(self._standard.values())
+        self._builtins = {}
+        self.add_builtin(object, table.registry[object])
 
     def add_builtin(self, kind, handler):
         """Mark ``handler`` as the built-in one of ``kind``: a user's comes before it."""
-        self._builtin[kind] = handler
+        cdef Builtin builtin = Builtin.__new__(Builtin)
+        builtin.kind = kind
+        builtin._handler = builtin.__wrapped__ = handler
+        builtin._router = self
+        self._builtins[kind] = builtin
+        self._find_standard(builtin)
 
-    def add_installed(self, handler):
-        """Mark ``handler`` as gymvec's own where it stands on Gymnasium's registry."""
-        self._not_users.add(handler)
+    cdef _find_standard(self, Builtin builtin):
+        cdef object theirs = self._original_registry.get(builtin.kind)
+        if getattr(theirs, "__module__", None) == self._original.__module__:
+            builtin.standard = theirs
 
-    @property
-    def standard(self):
-        """Gymnasium's own handlers by class, as they were at import."""
-        return dict(self._standard)
+    def set_twin(self, twin):
+        """Tell gymvec's public function: found on Gymnasium's registry, it is not a user's."""
+        self._twin = twin
+
+    def builtins(self):
+        """The built-in handlers, each with Gymnasium's own where that is known.
+
+        A handler that stood in for Gymnasium's at import may be gone by now.
+        """
+        for builtin in self._builtins.values():
+            if (<Builtin>builtin).standard is None:
+                self._find_standard(builtin)
+        return tuple(self._builtins.values())
 
     def has(self, kind):
         """Whether a handler is registered for exactly this class, here or in Gymnasium."""
         return kind in self._registry or kind in self._original_registry
 
-    def find(self, kind):
+    cpdef find(self, kind):
         """The handler of the class ``kind``."""
-        cdef PyObject* builtin = PyDict_GetItemWithError(self._builtin, kind)
-        cdef PyObject* standard = PyDict_GetItemWithError(self._standard, kind)
-        cdef object theirs
-        if (
-            builtin is not NULL
-            and standard is not NULL
-            and self._registry[kind] is <object>builtin
-        ):
-            theirs = self._original_registry[kind]
-            if theirs is <object>standard or theirs in self._not_users:
-                return <object>builtin
+        cdef PyObject* found = PyDict_GetItemWithError(self._builtins, kind)
+        cdef Builtin builtin
+        if found is not NULL:
+            builtin = <Builtin>found
+            if self._registry[kind] is builtin._handler and not self._users(
+                self._original_registry.get(kind), builtin
+            ):
+                return builtin._handler
         return self._walk(kind)
+
+    cdef bint _users(self, theirs, Builtin builtin) except -1:
+        """Whether a user registered ``theirs`` on Gymnasium's function.
+
+        Where gymvec has no handler for the class, Gymnasium's own counts as a user's: a
+        later Gymnasium may have spaces that are unknown here.
+        """
+        if theirs is None or theirs is self._twin:
+            return False
+        return builtin is None or (theirs is not builtin and theirs is not builtin.standard)
 
     cdef object _walk(self, kind):
         cdef object mine, theirs
+        cdef Builtin builtin
         for base in kind.__mro__:
+            builtin = self._builtins.get(base)
             mine = self._registry.get(base)
-            if mine is not None and mine is not self._builtin.get(base):
+            if mine is not None and (builtin is None or mine is not builtin._handler):
                 return mine
             theirs = self._original_registry.get(base)
-            if theirs is not None and theirs not in self._not_users:
+            if self._users(theirs, builtin):
                 return theirs
             if mine is not None and base is not object:
                 return mine
         # What is left are virtual subclasses of abstract classes, and the default.
+        builtin = self._builtins[object]
         mine = self._dispatch(kind)
         theirs = self._original_dispatch(kind)
-        if mine is self._builtin[object] and theirs not in self._not_users:
+        if mine is builtin._handler and self._users(theirs, builtin):
             return theirs
         return mine

@@ -14,6 +14,7 @@ cdef class Column:
     cdef char* data
     cdef Row row
     cdef bint plain
+    cdef bint is_double
     cdef Py_ssize_t position
 
 

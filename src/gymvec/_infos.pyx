@@ -8,6 +8,7 @@ every environment and key; here a column remembers where the array and the mask 
 cimport cython
 cimport numpy as cnp
 from cpython.dict cimport PyDict_Check, PyDict_CheckExact, PyDict_GetItemWithError
+from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_CheckExact
@@ -28,7 +29,8 @@ cdef cnp.ndarray zeros(Py_ssize_t n, int type_num):
 
 cdef cnp.ndarray nothings(Py_ssize_t n):
     """``n`` times None."""
-    return np.full(n, fill_value=None, dtype=object)
+    cdef npy_intp length = n
+    return cnp.PyArray_EMPTY(1, &length, cnp.NPY_OBJECT, 0)
 
 
 cdef object new_array(object value, Py_ssize_t n):
@@ -85,12 +87,14 @@ cdef object add_item(object infos, object key, object value, object index, Py_ss
 
 
 @cython.final
+@cython.freelist(64)
 cdef class Column:
     """The array, or the nested infos, and the mask of one key. Neither is ever replaced in
     the dict that holds them, so they are looked up once."""
 
 
 @cython.final
+@cython.freelist(8)
 cdef class InfoBatch:
     """The infos of a vector environment while they are gathered.
 
@@ -162,6 +166,8 @@ cdef class InfoBatch:
         elif is_dict and column.key != "final_obs":
             add_item(self.infos, column.key, value, position, self._n)
             return 0
+        elif column.is_double and PyFloat_Check(value):
+            (<double*>column.data)[index] = PyFloat_AS_DOUBLE(value)
         elif not column.plain or not put_row(
             column.data + <size_t>index * column.row.nbytes, &column.row, value
         ):
@@ -172,43 +178,67 @@ cdef class InfoBatch:
     cdef Column first(self, object key, object value, Py_ssize_t index, object position):
         """Add the first value of a key. None where the key cannot have a column, because a
         mask and the values of a key that begins with ``_`` share an entry."""
-        cdef InfoBatch nested = None
         cdef Column column
-        cdef cnp.ndarray array
-        if key not in self.infos and key != "final_obs" and PyDict_Check(value):
-            nested = InfoBatch.__new__(InfoBatch, self._n)
-            nested.put(value, index)
-            self.infos[key] = nested.infos
-            mask_key = f"_{key}"
-            mask = self.infos.get(mask_key)
-            if mask is None:
-                self.infos[mask_key] = mask = zeros(self._n, cnp.NPY_BOOL)
-            mask[position] = True
+        cdef str mask_key = "_" + <str>key
+        cdef bint is_new = key not in self.infos and mask_key not in self.infos
+        cdef bint is_final = key == "final_obs"
+        cdef InfoBatch nested = None
+        if is_new:
+            mask = zeros(self._n, cnp.NPY_BOOL)
+            if is_final:
+                array = nothings(self._n)
+            elif PyDict_Check(value):
+                nested = InfoBatch.__new__(InfoBatch, self._n)
+                array = nested.infos
+            else:
+                array = new_array(value, self._n)
         else:
             add_item(self.infos, key, value, position, self._n)
-        column = Column.__new__(Column)
-        column.key = key
-        column.nested = nested
-        column.array = self.infos[key]
-        column.mask = self.infos[f"_{key}"]
-        if not cnp.PyArray_CheckExact(column.mask):
+            array = self.infos[key]
+            mask = self.infos[mask_key]
+        column = new_column(key, array, mask, nested)
+        if column is None:
             return None
-        array = column.mask
-        if cnp.PyArray_NDIM(array) != 1 or cnp.PyArray_TYPE(array) != cnp.NPY_BOOL:
-            return None
-        column.marks = <cnp.npy_bool*>cnp.PyArray_DATA(array)
-        if nested is None:
-            if not cnp.PyArray_CheckExact(column.array):
-                return None
-            array = column.array
-            column.plain = describe_row(
-                &column.row, array.dtype, cnp.PyArray_NDIM(array) - 1,
-                cnp.PyArray_DIMS(array) + 1)
-            column.data = cnp.PyArray_BYTES(array)
+        if is_new:
+            self.put_in_column(column, value, index, position)
+            self.infos[key] = array
+            self.infos[mask_key] = mask
         column.position = PyList_GET_SIZE(self._columns)
         self._columns.append(column)
         self._by_key[key] = column
         return column
+
+
+cdef Column new_column(object key, object array, object mask, InfoBatch nested):
+    """None where ``array`` or ``mask`` is not what such a name promises."""
+    cdef Column column
+    cdef cnp.ndarray rows
+    if not cnp.PyArray_CheckExact(mask):
+        return None
+    rows = <cnp.ndarray>mask
+    if cnp.PyArray_NDIM(rows) != 1 or cnp.PyArray_TYPE(rows) != cnp.NPY_BOOL:
+        return None
+    column = Column.__new__(Column)
+    column.key = key
+    column.array = array
+    column.nested = nested
+    column.mask = mask
+    column.marks = <cnp.npy_bool*>cnp.PyArray_DATA(rows)
+    if nested is not None:
+        return column
+    if not cnp.PyArray_CheckExact(array):
+        return None
+    rows = <cnp.ndarray>array
+    column.plain = describe_row(
+        &column.row, <cnp.dtype><PyObject*>cnp.PyArray_DESCR(rows), cnp.PyArray_NDIM(rows) - 1,
+        cnp.PyArray_DIMS(rows) + 1)
+    column.data = cnp.PyArray_BYTES(rows)
+    column.is_double = (
+        cnp.PyArray_NDIM(rows) == 1
+        and cnp.PyArray_TYPE(rows) == cnp.NPY_DOUBLE
+        and cnp.PyArray_ISNOTSWAPPED(rows)
+    )
+    return column
 
 
 def gather_infos(items, num_envs):

@@ -9,6 +9,8 @@ from gymvec._rows cimport Row, assign_row, checked_index, describe_row, npy_intp
 
 import numpy as np
 
+from gymvec._rows import RowSizeError
+
 cnp.import_array()
 
 cdef extern from "Python.h":
@@ -103,9 +105,8 @@ cdef object write_by_numpy(space, Py_ssize_t position, value, buffer):
         target = view_block(buffer, space.dtype, space.shape, n)[position, ...]
     try:
         assign_row(target, value)
-    except ValueError as error:
-        error.args = (f"{error} for {space}",)
-        raise
+    except RowSizeError as error:
+        raise ValueError(f"{error} for {space}") from None
 
 
 def read(space, shared_memory, n=1):

@@ -87,6 +87,7 @@ cdef extern from *:
         PyTypeObject* subtype, cnp.dtype descr, int ndim, const npy_intp* dims,
         const npy_intp* strides, void* data, int flags, PyObject* obj)
     long long PyLong_AsLongLongAndOverflow(object exact_int, int* overflow) noexcept
+    Py_ssize_t PyNumber_AsSsize_t(object index, object error) except? -1
 
 cdef enum:
     # What fits these needs no allocation: 256 environments, a row of 256 doubles.
@@ -227,17 +228,22 @@ cdef bint put_row(char* target, const Row* row, object value) except -1:
 
 
 cdef Py_ssize_t checked_index(object index, Py_ssize_t n) except -1:
-    cdef Py_ssize_t i = index
+    # A number too large for Py_ssize_t is an IndexError too.
+    cdef Py_ssize_t i = PyNumber_AsSsize_t(index, IndexError)
     if not 0 <= i < n:
         raise IndexError(f"index {i} is outside [0, {n})")
     return i
+
+
+class RowSizeError(ValueError):
+    """A value has another number of elements than its row."""
 
 
 cdef object assign_row(cnp.ndarray target, object value):
     """Write one row as NumPy does, after the count of elements is checked."""
     row = np.asarray(value, dtype=target.dtype)
     if row.size != target.size:
-        raise ValueError(
+        raise RowSizeError(
             f"expected one row of shape {np.shape(target)}, got a value of shape {row.shape}"
         )
     np.copyto(target, row.reshape(np.shape(target)))
@@ -361,6 +367,15 @@ def write_row(cnp.ndarray block not None, index, value):
     return put_row(<char*>cnp.PyArray_DATA(block) + <size_t>i * row.nbytes, &row, value)
 
 
+cdef inline bint apart(cnp.ndarray one, cnp.ndarray other) noexcept:
+    """Whether two contiguous arrays share no byte."""
+    cdef const char* first = <const char*>cnp.PyArray_DATA(one)
+    cdef const char* second = <const char*>cnp.PyArray_DATA(other)
+    return (
+        first + cnp.PyArray_NBYTES(one) <= second or second + cnp.PyArray_NBYTES(other) <= first
+    )
+
+
 def gather_rows(cnp.ndarray block not None, index, cnp.ndarray out not None):
     """Copy ``block[index[i]]`` into ``out[i]``, as ``np.take(block, index, 0, out)`` does.
 
@@ -388,13 +403,18 @@ def gather_rows(cnp.ndarray block not None, index, cnp.ndarray out not None):
         cnp.PyArray_NDIM(where) != 1
         or cnp.PyArray_TYPE(where) != cnp.NPY_INT64
         or not cnp.PyArray_CHKFLAGS(where, cnp.NPY_ARRAY_CARRAY_RO)
+        or not cnp.PyArray_ISNOTSWAPPED(where)
         or not cnp.PyArray_CHKFLAGS(block, cnp.NPY_ARRAY_C_CONTIGUOUS | cnp.NPY_ARRAY_ALIGNED)
-        or cnp.PyArray_DESCR(block) != cnp.PyArray_DESCR(out)
+        or cnp.PyArray_TYPE(block) != row.type_num
+        or cnp.PyArray_ISNOTSWAPPED(block) != row.native
         or np.shape(block)[1:] != np.shape(out)[1:]
     ):
         return False
     n = <size_t>cnp.PyArray_DIM(where, 0)
     if n != <size_t>cnp.PyArray_DIM(out, 0):
+        return False
+    # Written rows would change what is still to be read, the checked index included.
+    if not apart(block, out) or not apart(where, out):
         return False
     positions = <int64_t*>cnp.PyArray_DATA(where)
     if gv_gather_rows(
@@ -427,6 +447,7 @@ cdef cnp.ndarray view_block(object buffer, cnp.dtype dtype, tuple shape, Py_ssiz
     cdef npy_intp[cnp.NPY_MAXDIMS] dims
     cdef int ndim = <int>len(shape)
     cdef int i
+    cdef Py_ssize_t size  # As an index: a float is none.
     cdef Row row
     cdef size_t total
     cdef object memory = buffer
@@ -436,7 +457,8 @@ cdef cnp.ndarray view_block(object buffer, cnp.dtype dtype, tuple shape, Py_ssiz
         raise ValueError(f"expected at most {cnp.NPY_MAXDIMS - 1} dimensions, got {ndim}")
     dims[0] = n
     for i in range(ndim):
-        dims[i + 1] = shape[i]
+        size = shape[i]
+        dims[i + 1] = size
     if not describe_row(&row, dtype, ndim, dims + 1):
         raise ValueError(f"expected a dtype of numbers, got {dtype}")
     if n < 0 or gv_total_bytes(<size_t>n, row.nbytes, &total) != GV_OK:
@@ -464,8 +486,10 @@ def gather_key(items not None, key):
     cdef list values = []
     cdef PyObject* value
     cdef Py_ssize_t position = -1
+    cdef int overflow = 0
     if PyLong_CheckExact(key):
-        position = key
+        # -1 where it overflows: no position in a tuple, but perhaps a key of a dict.
+        position = <Py_ssize_t>PyLong_AsLongLongAndOverflow(key, &overflow)
     for item in items:
         if PyDict_CheckExact(item):
             value = PyDict_GetItemWithError(item, key)
@@ -481,31 +505,45 @@ def gather_key(items not None, key):
 
 @cython.final
 cdef class KeyedItems:
-    """``dict(zip(keys, item))`` for each item of ``zip(*parts(), strict=True)``.
+    """``dict(zip(parts, item))`` for each item of ``zip(*parts.values(), strict=True)``.
 
     Args:
-        keys: Tuple of ``k`` keys.
-        parts: Makes ``k`` iterables, at the first item asked for. Without any the iterator
-            ends at once.
+        make_parts: Makes the dict of iterables, at the first item asked for. Where it is
+            empty the iterator ends at once.
     """
 
-    cdef tuple _keys
     cdef object _make_parts
+    cdef tuple _keys
     cdef list _parts
+    cdef bint _running
 
-    def __init__(self, tuple keys not None, parts):
-        self._keys = keys
-        self._make_parts = parts
+    def __init__(self, make_parts):
+        self._make_parts = make_parts
 
     def __iter__(self):
         return self
 
     def __next__(self):
+        if self._running:
+            raise ValueError("iterator already executing")
+        self._running = True
+        try:
+            return self.next_item()
+        except BaseException:
+            # Ended for good, as a generator is: the parts may no longer be in step.
+            self._parts = []
+            raise
+        finally:
+            self._running = False
+
+    cdef dict next_item(self):
         cdef Py_ssize_t i
         cdef dict item = {}
+        cdef dict parts
         if self._parts is None:
-            self._parts = []  # Ended for good, should making the parts fail.
-            self._parts = [iter(part) for part in self._make_parts()]
+            parts = self._make_parts()
+            self._keys = tuple(parts)
+            self._parts = [iter(part) for part in parts.values()]
         if len(self._parts) == 0:
             raise StopIteration
         for i in range(len(self._parts)):

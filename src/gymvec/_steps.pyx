@@ -34,7 +34,7 @@ cdef object checked_block(object array, int type_num, str name):
             f"{cnp.PyArray_DescrFromType(type_num)}, got {array!r}"
         )
     # A view of its own, whose shape nobody else can change.
-    return array[...]
+    return array.view()
 
 
 @cython.final
@@ -45,19 +45,13 @@ cdef class StepBlocks:
         rewards: Writable float64 array of shape ``(n,)``.
         terminations: Writable bool array of shape ``(n,)``.
         truncations: Writable bool array of shape ``(n,)``.
+        first: Number of the first environment, for errors.
 
     The arrays stay the caller's; they are kept alive.
     """
 
-    cdef object _rewards
-    cdef object _terminations
-    cdef object _truncations
-    cdef double* _reward_data
-    cdef cnp.npy_bool* _terminated_data
-    cdef cnp.npy_bool* _truncated_data
-    cdef Py_ssize_t _n
-
-    def __init__(self, rewards, terminations, truncations):
+    def __init__(self, rewards, terminations, truncations, Py_ssize_t first=0):
+        self._first = first
         self._rewards = checked_block(rewards, cnp.NPY_DOUBLE, "rewards")
         self._terminations = checked_block(terminations, cnp.NPY_BOOL, "terminations")
         self._truncations = checked_block(truncations, cnp.NPY_BOOL, "truncations")
@@ -82,7 +76,7 @@ cdef class StepBlocks:
 
         Raises:
             IndexError: ``index`` is outside ``[0, n)``.
-            ValueError: The reward has another shape; the message names ``index``.
+            ValueError: The reward has another shape; the message names the environment.
         """
         return self.store(index, reward, terminated, truncated)
 
@@ -117,17 +111,11 @@ cdef class StepBlocks:
                 reward = np.asarray(reward)[0]
             elif shape != ():
                 raise ValueError(
-                    f"expected a reward of one number from environment {index}, got "
+                    f"expected a reward of one number from environment {self._first + index}, got "
                     f"{type(reward)} of shape {shape}"
                 )
         self._rewards[index] = reward
         return 0
-
-
-cpdef enum:
-    NEXT_STEP = 0
-    SAME_STEP = 1
-    DISABLED = 2
 
 
 def step_environments(
@@ -161,7 +149,6 @@ def step_environments(
     """
     cdef Py_ssize_t i, n = PyList_GET_SIZE(envs)
     cdef cnp.npy_bool* over
-    cdef bint fast = type(infos) is InfoBatch
     ended = checked_block(ended, cnp.NPY_BOOL, "ended")
     over = <cnp.npy_bool*>cnp.PyArray_DATA(ended)
     if not (
@@ -173,23 +160,44 @@ def step_environments(
         # Environments may reach these lists and shorten them.
         if PyList_GET_SIZE(envs) != n or PyList_GET_SIZE(observations) != n:
             raise RuntimeError("the list of environments changed its length during a step")
-        env = <object>PyList_GET_ITEM(envs, i)
-        if autoreset_mode == NEXT_STEP and over[i]:
+        observations[i] = step_one(
+            <object>PyList_GET_ITEM(envs, i), <object>PyList_GET_ITEM(actions, i), i, blocks, over,
+            autoreset_mode, infos, keep)
+
+
+cdef object step_one(
+    object env,
+    object action,
+    Py_ssize_t i,
+    StepBlocks blocks,
+    cnp.npy_bool* over,
+    int autoreset_mode,
+    object infos,
+    object keep,
+):
+    """Step one environment, or reset it where its episode is over; returns its observation."""
+    # With same-step autoreset only after a reset that failed.
+    if over[i] and autoreset_mode != DISABLED:
+        observation, info = env.reset()
+        over[i] = blocks.store(i, 0.0, False, False)
+    else:
+        observation, reward, terminated, truncated, info = env.step(action)
+        over[i] = blocks.store(i, reward, terminated, truncated)
+        if over[i] and autoreset_mode == SAME_STEP:
+            note({"final_obs": keep(observation), "final_info": info}, i, infos)
             observation, info = env.reset()
-            over[i] = blocks.store(i, 0.0, False, False)
-        else:
-            observation, reward, terminated, truncated, info = env.step(
-                <object>PyList_GET_ITEM(actions, i))
-            over[i] = blocks.store(i, reward, terminated, truncated)
-            if over[i] and autoreset_mode == SAME_STEP:
-                last = {"final_obs": keep(observation), "final_info": info}
-                if fast:
-                    (<InfoBatch>infos).put(last, i)
-                else:
-                    infos.add(last, i)
-                observation, info = env.reset()
-        observations[i] = observation
-        if fast:
-            (<InfoBatch>infos).put(info, i)
-        else:
-            infos.add(info, i)
+            over[i] = False
+    note(info, i, infos)
+    return observation
+
+
+cdef int note(object info, Py_ssize_t i, object infos) except -1:
+    """Add an info to a batch of them, or to a list of one environment's."""
+    if type(infos) is InfoBatch:
+        (<InfoBatch>infos).put(info, i)
+    elif type(infos) is list:
+        if type(info) is not dict or info:
+            (<list>infos).append(info)
+    else:
+        infos.add(info, i)
+    return 0

@@ -70,7 +70,7 @@ def _repeated_box(space: Space[Any], low: Any, high: Any, n: int) -> Box:
     except ValueError:
         row = None  # The error shall show the bounds of the whole batch.
     # A Gymnasium that prints the bounds at construction needs the whole arrays for it.
-    if row is None or row.low_repr is not None or not isinstance(n, int) or n < 1:
+    if row is None or row.low_repr is not None or type(n) is not int or n < 1:
         return Box(
             low=np.tile(low, repeats), high=np.tile(high, repeats), dtype=space.dtype, seed=seed
         )

@@ -34,7 +34,7 @@ def twin(original: Any, default: Callable[..., Any]) -> Callable[[_Function], An
     def decorate(function: Any) -> Any:
         table = singledispatch(default)
         router = Router(table, original)
-        router.add_installed(function)
+        router.set_twin(function)
         function.register = table.register
         function.registry = table.registry
         function.dispatch = router.find

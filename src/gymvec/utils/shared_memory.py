@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import multiprocessing as mp
+import sys
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NoReturn
@@ -238,8 +239,12 @@ handles(write_to_shared_memory, Box, Discrete, MultiDiscrete, MultiBinary)(_leaf
 @handles(write_to_shared_memory, Tuple)
 def _write_tuple(space: Tuple, index: int, value: Any, shared_memory: Any) -> None:
     memories = _memories(space, shared_memory, len(space.spaces))
-    for part, memory, subspace in zip(value, memories, space.spaces, strict=True):
-        write_to_shared_memory(subspace, index, part, memory)
+    try:
+        for part, memory, subspace in zip(value, memories, space.spaces, strict=True):
+            write_to_shared_memory(subspace, index, part, memory)
+    except (KeyError, TypeError, ValueError):
+        _check_index(space, index, shared_memory)
+        raise
 
 
 @handles(write_to_shared_memory, Dict)
@@ -247,15 +252,21 @@ def _write_dict(
     space: Dict, index: int, value: Mapping[str, Any], shared_memory: Mapping[str, Any]
 ) -> None:
     memories = _memories_by_key(space, shared_memory)
-    for key, subspace in space.spaces.items():
-        write_to_shared_memory(subspace, index, value[key], memories[key])
+    try:
+        for key, subspace in space.spaces.items():
+            write_to_shared_memory(subspace, index, value[key], memories[key])
+    except (KeyError, TypeError, ValueError):
+        _check_index(space, index, shared_memory)
+        raise
 
 
 @handles(write_to_shared_memory, Text)
 def _write_text(space: Text, index: int, value: str, shared_memory: Any) -> None:
     rows = _leaf.view(space, shared_memory, np.int32, (space.max_length,), None)
+    # Rows without characters cannot be counted.
+    row = _leaf.row_index(index, len(rows) if space.max_length > 0 else sys.maxsize)
     if space.max_length > 0:
-        rows = rows[_leaf.row_index(index, len(rows))]
+        rows = rows[row]
     rows[...] = text.encode(space, value)
 
 
@@ -273,6 +284,25 @@ def _write_oneof(space: OneOf, index: int, value: tuple[int, Any], shared_memory
     # The index goes last: a sample that cannot be written leaves the old choice in place.
     write_to_shared_memory(space.spaces[alternative], environment, sample, memories[alternative])
     chosen[environment] = alternative
+
+
+def _check_index(space: Space[Any], index: Any, shared_memory: Any) -> None:
+    """Raise the error of a wrong index, which goes before whatever is wrong with a value."""
+    handler = write_to_shared_memory.dispatch(type(space))
+    if handler is _write_tuple:
+        for subspace, memory in zip(space.spaces, shared_memory, strict=True):
+            _check_index(subspace, index, memory)
+    elif handler is _write_dict:
+        for key, subspace in space.spaces.items():
+            _check_index(subspace, index, shared_memory[key])
+    elif handler is _write_oneof:
+        _leaf.row_index(index, len(shared_memory[0]))
+    elif handler is _write_text or handler is _leaf.write:
+        is_text = handler is _write_text
+        dtype, shape = (np.int32, (space.max_length,)) if is_text else (space.dtype, space.shape)
+        rows = _leaf.view(space, shared_memory, dtype, shape, None)
+        if rows.size:
+            _leaf.row_index(index, len(rows))
 
 
 def _memories(space: Space[Any], shared_memory: Any, size: int) -> tuple[Any, ...] | list[Any]:

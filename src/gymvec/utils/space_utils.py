@@ -111,8 +111,7 @@ def _iterate_tuple(space: Tuple, items: Any) -> Iterator[Any]:
 @handles(iterate, Dict)
 def _iterate_dict(space: Dict, items: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     return KeyedItems(
-        tuple(space.spaces),
-        lambda: [iterate(subspace, items[key]) for key, subspace in space.spaces.items()],
+        lambda: {key: iterate(subspace, items[key]) for key, subspace in space.spaces.items()}
     )
 
 

@@ -1,7 +1,6 @@
 """The twin of ``gymnasium.vector``: its names, with gymvec's vector environments."""
 
 from gymnasium.vector import (
-    AsyncVectorEnv,
     AutoresetMode,
     VectorActionWrapper,
     VectorEnv,
@@ -11,6 +10,8 @@ from gymnasium.vector import (
 )
 
 from gymvec import utils
+from gymvec.vector.async_vector_env import AsyncVectorEnv
+from gymvec.vector.errors import WorkerDiedError
 from gymvec.vector.sync_vector_env import SyncVectorEnv
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "VectorRewardWrapper",
     "SyncVectorEnv",
     "AsyncVectorEnv",
+    "WorkerDiedError",
     "utils",
     "AutoresetMode",
 ]

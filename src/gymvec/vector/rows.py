@@ -88,9 +88,9 @@ def bind_writer(space: Space[Any], blocks: Any, index: int) -> Write:
 
     Returns:
         Function of a sample. It returns the values of the other leaves, in order: a list
-        for a Dict or Tuple and for an other leaf, None for an array leaf. An error leaves each row whole,
-        old or new: ``KeyError`` for a missing part, ``ValueError`` for a wrong number of
-        elements, what NumPy raises for a value that is no number.
+        for a Dict or Tuple and for an other leaf, None for an array leaf. An error leaves each
+        row whole, old or new: ``KeyError`` for a missing part, ``ValueError`` for a wrong
+        number of elements, what NumPy raises for a value that is no number.
     """
     writer = _writer(space, blocks, index)
     return _hand_back if writer is None else writer

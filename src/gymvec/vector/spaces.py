@@ -9,6 +9,8 @@ from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymnasium.vector.vector_env import VectorEnv
 
 from gymvec.utils import batch_differing_spaces, batch_space
+from gymvec.vector.errors import unpack_error
+from gymvec.vector.mail import Subject
 
 
 def batched_observation_space(
@@ -72,3 +74,47 @@ def check_spaces(vector_env: VectorEnv, envs: list[Env]) -> None:
                 f"action_space={env.action_space}, "
                 f"single_action_space={vector_env.single_action_space}"
             )
+
+
+def check_reports(vector_env: VectorEnv, reports: list[tuple[int, Subject, Any]]) -> list[Space[Any]]:
+    """Check what the workers say about their environments.
+
+    Args:
+        vector_env: The vector environment.
+        reports: For each environment its index, the subject, and the description or the
+            error of building it.
+
+    Returns:
+        The observation space of each sub-environment.
+
+    Raises:
+        RuntimeError: The spaces do not go together.
+        BaseException: What the construction of an environment raised.
+    """
+    failed = {env: content for env, subject, content in reports if subject is Subject.ERROR}
+    if failed:
+        first, *others = sorted(failed)
+        raise unpack_error(failed[first], others)
+    name = type(vector_env).__name__
+    descriptions = [content for _, _, content in reports]
+    if not all(description["same_observation_space"] for description in descriptions):
+        if vector_env.observation_mode == "same":
+            raise RuntimeError(
+                f"{name}(..., observation_mode='same') however some of the sub-environments "
+                "observation spaces are not equivalent. If this is intentional, use "
+                "`observation_mode='different'` instead."
+            )
+        raise RuntimeError(
+            f"{name}(..., observation_mode='different' or custom space) however the "
+            "sub-environment's observation spaces do not share a common shape and dtype."
+        )
+    if not all(description["same_action_space"] for description in descriptions):
+        raise RuntimeError(
+            "Some environments have an action space different from "
+            f"`{vector_env.single_action_space}`. In order to batch actions, the action spaces "
+            "from all environments must be equal."
+        )
+    return [
+        description["observation_space"] or vector_env.single_observation_space
+        for description in descriptions
+    ]

@@ -27,7 +27,12 @@ __all__ = ["SyncVectorEnv"]
 _NEXT_STEP = AutoresetMode.NEXT_STEP
 _SAME_STEP = AutoresetMode.SAME_STEP
 _DISABLED = AutoresetMode.DISABLED
-_MISSING = object()
+
+
+class _Missing:
+    """Stands for the observation of an environment that was never reset. The class itself,
+    because classes stay themselves when they are copied or pickled."""
+
 
 
 class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]):
@@ -117,17 +122,31 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
             raise
 
         n = self.num_envs
-        self._env_obs: list[Any] = [_MISSING] * n
+        self._env_obs: list[Any] = [_Missing] * n
         self._observations = create_empty_array(self.single_observation_space, n=n, fn=np.zeros)
-        self._stack = bind_stacker(self.single_observation_space, n)
         self._rewards = np.zeros(n, dtype=np.float64)
         self._terminations = np.zeros(n, dtype=np.bool_)
         self._truncations = np.zeros(n, dtype=np.bool_)
         self._autoreset_envs = np.zeros(n, dtype=np.bool_)
-        self._blocks = _steps.StepBlocks(self._rewards, self._terminations, self._truncations)
         self._array_actions = isinstance(
             self.action_space, (Box, MultiDiscrete, MultiBinary)
         ) and is_builtin(iterate, self.action_space)
+        self._bind()
+
+    def _bind(self) -> None:
+        self._stack = bind_stacker(self.single_observation_space, self.num_envs)
+        self._blocks = _steps.StepBlocks(self._rewards, self._terminations, self._truncations)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but what is bound to this object's arrays."""
+        state = self.__dict__.copy()
+        del state["_stack"], state["_blocks"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over the state of a copy or a pickle."""
+        self.__dict__.update(state)
+        self._bind()
 
     def _take_spaces(self) -> None:
         first = self.envs[0]
@@ -185,7 +204,7 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         if mask is not None:
             chosen = np.flatnonzero(mask).tolist()
             missing = [
-                i for i, obs in enumerate(self._env_obs) if obs is _MISSING and not mask[i]
+                i for i, obs in enumerate(self._env_obs) if obs is _Missing and not mask[i]
             ]
             if missing:
                 raise ValueError(

@@ -1,0 +1,132 @@
+#include "bell_internal.h"
+
+#include <stdlib.h>
+
+struct seat {
+    uint32_t seen;    /* seq of the last command taken */
+    bool owed : 1;    /* taken and not answered */
+    bool eager : 1;   /* of the command taken */
+};
+
+struct gv_worker {
+    struct hub *hub;
+    struct lane *lane;
+    struct answer *ring;
+    gv_waiter waiter;
+    uint32_t envs;
+    uint32_t mask;
+    uint32_t tail;
+    uint32_t cursor; /* next environment of the pass under way, 0 between passes */
+    uint32_t heard;  /* the bell when the last pass began */
+    uint32_t unannounced;
+    struct seat seats[];
+};
+
+gv_status gv_worker_open(void *base, size_t length, size_t hub_offset, gv_place place,
+                         gv_policy policy, gv_worker **out) {
+    *out = NULL;
+    size_t size = gv_lane_size(place.envs);
+    if (size == 0) return GV_BAD_SIZE;
+    gv_status status = gv_check_span(base, length, hub_offset, sizeof(struct hub));
+    if (status != GV_OK) return status;
+    status = gv_check_span(base, length, place.offset, size);
+    if (status != GV_OK) return status;
+    if (gv_overlap(place.offset, size, hub_offset, sizeof(struct hub))) return GV_OVERLAP;
+
+    /* All zero is "a pass before the first ring found nothing", so what was sent before this
+     * worker started is found by its first wait. */
+    gv_worker *self = calloc(1, sizeof *self + place.envs * sizeof(struct seat));
+    if (self == NULL) return GV_NO_MEMORY;
+    self->hub = (struct hub *)((char *)base + hub_offset);
+    self->lane = (struct lane *)((char *)base + place.offset);
+    self->ring = gv_ring_of(self->lane, place.envs);
+    self->waiter = gv_waiter_new(policy);
+    self->envs = place.envs;
+    self->mask = gv_ring_capacity(place.envs) - 1;
+    *out = self;
+    return GV_OK;
+}
+
+void gv_worker_close(gv_worker *self) { free(self); }
+
+gv_status gv_worker_wait(gv_worker *self, uint64_t ns, bool held) {
+    word *bell = &self->lane->bell;
+    gv_flush(self);
+    if (self->cursor != 0) return GV_OK;
+    /* A finished pass saw every command rung before `heard`, so there is no need for an empty pass
+     * before sleeping on it. */
+    uint32_t goal = self->heard + 1;
+    gv_status status = GV_OK;
+    if (!gv_reached(atomic_load_explicit(bell, memory_order_acquire), goal)) {
+        uint64_t until;
+        uint64_t spin_until = gv_waiter_begin(&self->waiter, ns, held, &until);
+        if (!gv_spin(bell, goal, spin_until)) {
+            if (held) return GV_TIMEOUT;
+            do {
+                status = gv_doze(&self->waiter, &self->lane->asleep, bell, goal, bell,
+                                 self->heard, until);
+                if (gv_reached(atomic_load_explicit(bell, memory_order_acquire), goal)) {
+                    status = GV_OK;
+                    break;
+                }
+            } while (status == GV_OK);
+        }
+    }
+    if (status == GV_OK) gv_waiter_end(&self->waiter);
+    return status;
+}
+
+int32_t gv_take(gv_worker *self, uint32_t *opcode) {
+    /* Before the pass: a command that the pass misses was published after this load, and then so
+     * was its ring, which ends the next wait. Acquire: commands rung before it are seen. */
+    if (self->cursor == 0)
+        self->heard = atomic_load_explicit(&self->lane->bell, memory_order_acquire);
+    while (self->cursor < self->envs) {
+        uint32_t env = self->cursor++;
+        struct seat *seat = &self->seats[env];
+        struct command *command = &self->lane->commands[env];
+        /* Acquire: with the seq come the opcode and the action row. */
+        uint32_t seq = atomic_load_explicit(&command->seq, memory_order_acquire);
+        if (seq == seat->seen) continue;
+        uint32_t packed = atomic_load_explicit(&command->opcode, memory_order_relaxed);
+        seat->seen = seq;
+        seat->owed = true;
+        seat->eager = (packed & GV_EAGER) != 0;
+        *opcode = packed & GV_MAX_OPCODE;
+        return (int32_t)env;
+    }
+    self->cursor = 0;
+    return -1;
+}
+
+/* The one add of `count` that takes `done` across `target` rings; so a target of an earlier wait
+ * rings nobody. Orders: see gv_doze and gv_parent_wait. */
+static void announce(gv_worker *self, uint32_t count) {
+    struct hub *hub = self->hub;
+    uint32_t done = atomic_fetch_add_explicit(&hub->done, count, memory_order_seq_cst) + count;
+    uint32_t target = atomic_load_explicit(&hub->target, memory_order_seq_cst);
+    if (done - target < count) gv_ring_bell(&self->waiter, &hub->bell, &hub->asleep);
+}
+
+gv_status gv_answer(gv_worker *self, uint32_t env) {
+    if (env >= self->envs) return GV_BAD_ENV;
+    struct seat *seat = &self->seats[env];
+    if (!seat->owed) return GV_NOT_PENDING;
+    seat->owed = false;
+    struct answer *answer = &self->ring[self->tail & self->mask];
+    atomic_store_explicit(&answer->env, env, memory_order_relaxed);
+    atomic_store_explicit(&answer->seq, seat->seen, memory_order_relaxed);
+    /* Release: who sees the tail sees the slot and the observation row. */
+    atomic_store_explicit(&self->lane->tail, ++self->tail, memory_order_release);
+    if (seat->eager) announce(self, 1);
+    else self->unannounced++;
+    return GV_OK;
+}
+
+void gv_flush(gv_worker *self) {
+    uint32_t count = self->unannounced;
+    self->unannounced = 0;
+    if (count != 0) announce(self, count);
+}
+
+gv_counts gv_worker_counts(const gv_worker *self) { return self->waiter.counts; }

@@ -1,0 +1,574 @@
+/* Tests of the control words without Python:
+ *     test_bell [hand-overs [units|threads|processes|all]]
+ *
+ * Sleeps have no time limit here, so a lost wake-up is a hang; the alarm makes it a failure.
+ */
+#if defined(__linux__) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE
+#endif
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE
+#endif
+
+#include "bell_internal.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CHECK(condition)                                                             \
+    do {                                                                             \
+        if (!(condition)) {                                                          \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);          \
+            abort();                                                                 \
+        }                                                                            \
+    } while (0)
+
+#define MAX_LANES 8
+#define SHUTDOWN 77u
+#define ALARM_S 60
+
+static void lost(int signal_number) {
+    static const char text[] = "no progress: a wake-up was lost, or a worker ended\n";
+    (void)signal_number;
+    if (write(2, text, sizeof text - 1) < 0) _exit(3);
+    _exit(2);
+}
+
+static uint32_t next_random(uint32_t *state) {
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    *state ^= *state << 5;
+    return *state;
+}
+
+/* One mapping with hub, lanes and a row an environment: the action, and the worker's reply to it,
+ * written without atomics so that only the words order them. */
+struct row {
+    uint64_t action;
+    uint64_t reply;
+};
+
+struct world {
+    char *base;
+    size_t length;
+    gv_place places[MAX_LANES];
+    uint32_t lanes;
+    uint32_t envs;
+    struct row *rows;
+};
+
+static struct world make_world(uint32_t lanes, const uint32_t *envs) {
+    struct world world = {0};
+    size_t offset = gv_hub_size();
+    world.lanes = lanes;
+    for (uint32_t i = 0; i < lanes; i++) {
+        world.places[i] = (gv_place){offset, envs[i]};
+        offset += gv_lane_size(envs[i]);
+        world.envs += envs[i];
+    }
+    world.length = offset;
+    size_t all = offset + world.envs * sizeof(struct row);
+    world.base = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(world.base != MAP_FAILED);
+    world.rows = (struct row *)(world.base + offset);
+    return world;
+}
+
+static void drop_world(struct world *world) {
+    munmap(world->base, world->length + world->envs * sizeof(struct row));
+}
+
+static gv_parent *open_parent(const struct world *world, gv_policy policy) {
+    gv_parent *parent;
+    uint32_t culprit;
+    CHECK(gv_parent_open(world->base, world->length, 0, world->places, world->lanes, policy,
+                         &parent, &culprit) == GV_OK);
+    return parent;
+}
+
+static gv_worker *open_worker(const struct world *world, uint32_t lane, gv_policy policy) {
+    gv_worker *worker;
+    CHECK(gv_worker_open(world->base, world->length, 0, world->places[lane], policy, &worker) ==
+          GV_OK);
+    return worker;
+}
+
+/* ---- one thread, every status ---------------------------------------------------------------- */
+
+static const gv_policy BLOCK = {0, false};
+
+static void test_sizes(void) {
+    CHECK(gv_hub_size() % GV_LINE == 0 && gv_hub_size() > 0);
+    CHECK(gv_lane_size(0) == 0 && gv_lane_size(GV_MAX_ENVS + 1) == 0);
+    CHECK(gv_lane_size(UINT32_MAX) == 0);
+    CHECK(gv_lane_size(1) == 128 + 64 + 64);
+    CHECK(gv_lane_size(9) == 128 + 128 + 128);
+    CHECK(gv_lane_size(GV_MAX_ENVS) == 128 + 16 * (size_t)GV_MAX_ENVS);
+    for (uint32_t envs = 1; envs < 300; envs++) CHECK(gv_lane_size(envs) % GV_LINE == 0);
+}
+
+static void test_places(void) {
+    struct world world = make_world(2, (uint32_t[]){3, 5});
+    gv_parent *parent;
+    gv_worker *worker;
+    uint32_t culprit;
+#define OPEN(length, hub, places, lanes) \
+    gv_parent_open(world.base, length, hub, places, lanes, BLOCK, &parent, &culprit)
+    CHECK(OPEN(world.length, 0, world.places, 0) == GV_BAD_SIZE);
+    CHECK(OPEN(world.length, 8, world.places, 2) == GV_MISALIGNED && culprit == 2);
+    CHECK(OPEN(world.length - 1, 0, world.places, 2) == GV_OUTSIDE && culprit == 1);
+    CHECK(OPEN(64, 0, world.places, 2) == GV_OUTSIDE && culprit == 2);
+    CHECK(OPEN(world.length, SIZE_MAX - 63, world.places, 2) == GV_OUTSIDE);
+    gv_place bad[2] = {world.places[0], {SIZE_MAX - 63, 5}};
+    CHECK(OPEN(world.length, 0, bad, 2) == GV_OUTSIDE && culprit == 1);
+    bad[1] = (gv_place){world.places[1].offset - 4, 1};
+    CHECK(OPEN(world.length, 0, bad, 2) == GV_MISALIGNED);
+    bad[1] = (gv_place){world.places[0].offset + 64, 1};
+    CHECK(OPEN(world.length, 0, bad, 2) == GV_OVERLAP);
+    bad[1] = (gv_place){128, 1};
+    CHECK(OPEN(world.length, 0, bad, 2) == GV_OVERLAP);
+    bad[1] = (gv_place){world.places[1].offset, 0};
+    CHECK(OPEN(world.length, 0, bad, 2) == GV_BAD_SIZE && parent == NULL);
+    CHECK(gv_worker_open(world.base, world.length, 0, bad[1], BLOCK, &worker) == GV_BAD_SIZE);
+    CHECK(gv_worker_open(world.base, world.length, 0, (gv_place){64, 1}, BLOCK, &worker) ==
+          GV_OVERLAP);
+    CHECK(gv_worker_open(world.base, world.length, 0, (gv_place){200, 1}, BLOCK, &worker) ==
+          GV_MISALIGNED);
+    CHECK(gv_worker_open(world.base, 64, 0, world.places[0], BLOCK, &worker) == GV_OUTSIDE);
+#undef OPEN
+    drop_world(&world);
+}
+
+static uint32_t wait_now(gv_parent *parent, uint32_t count, gv_status expected) {
+    uint32_t available = 12345;
+    CHECK(gv_parent_wait(parent, count, 0, false, &available) == expected);
+    return available;
+}
+
+static void test_protocol(void) {
+    struct world world = make_world(2, (uint32_t[]){3, 2});
+    gv_parent *parent = open_parent(&world, BLOCK);
+    gv_worker *workers[2] = {open_worker(&world, 0, BLOCK), open_worker(&world, 1, BLOCK)};
+    uint32_t culprit = 99, opcode = 99, count = 99, lane = 99;
+    size_t index = 99;
+    bool pending;
+    CHECK(gv_num_envs(parent) == 5 && gv_num_lanes(parent) == 2 && gv_num_pending(parent) == 0);
+    CHECK(gv_worker_wait(workers[0], 0, false) == GV_TIMEOUT);
+    CHECK(wait_now(parent, 0, GV_OK) == 0);
+    CHECK(wait_now(parent, 1, GV_NOT_PENDING) == 0);
+
+    /* A refused send sends nothing, and leaves no marks. */
+    CHECK(gv_send(parent, (int64_t[]){1, 4, 5}, 3, 7, false, &index) == GV_BAD_ENV && index == 2);
+    CHECK(gv_send(parent, (int64_t[]){1, -1}, 2, 7, false, &index) == GV_BAD_ENV && index == 1);
+    CHECK(gv_send(parent, (int64_t[]){1, 4, 1}, 3, 7, false, &index) == GV_DUPLICATE && index == 2);
+    CHECK(gv_num_pending(parent) == 0 && gv_take(workers[0], &opcode) == -1);
+
+    CHECK(gv_send(parent, (int64_t[]){4, 1}, 2, 7, false, &index) == GV_OK);
+    CHECK(gv_send(parent, (int64_t[]){0, 1}, 2, 7, false, &index) == GV_PENDING && index == 1);
+    CHECK(gv_send_all(parent, 7, false, &culprit) == GV_PENDING && culprit == 1);
+    CHECK(gv_pending(parent, 4, &pending) == GV_OK && pending);
+    CHECK(gv_pending(parent, 0, &pending) == GV_OK && !pending);
+    CHECK(gv_pending(parent, 5, &pending) == GV_BAD_ENV);
+    CHECK(gv_lane_pending(parent, 1, &count) == GV_OK && count == 1);
+    CHECK(gv_lane_pending(parent, 2, &count) == GV_BAD_LANE && gv_ring(parent, 2) == GV_BAD_LANE);
+
+    CHECK(gv_worker_wait(workers[0], 0, false) == GV_OK);
+    CHECK(gv_answer(workers[0], 1) == GV_NOT_PENDING);
+    CHECK(gv_take(workers[0], &opcode) == 1 && opcode == 7);
+    CHECK(gv_worker_wait(workers[0], 0, false) == GV_OK); /* in mid-pass */
+    CHECK(gv_take(workers[0], &opcode) == -1);
+    CHECK(gv_worker_wait(workers[0], 0, false) == GV_TIMEOUT);
+    CHECK(gv_answer(workers[0], 3) == GV_BAD_ENV && gv_answer(workers[0], 1) == GV_OK);
+    CHECK(gv_answer(workers[0], 1) == GV_NOT_PENDING);
+    /* Not announced, as if the worker died here: the tail is enough. */
+    CHECK(wait_now(parent, 2, GV_TIMEOUT) == 1 && wait_now(parent, 1, GV_OK) == 1);
+    int64_t envs[5];
+    CHECK(gv_drain(parent, envs, 5, &count, &lane) == GV_OK && count == 1 && envs[0] == 1);
+    CHECK(gv_drain(parent, envs, 5, &count, &lane) == GV_OK && count == 0);
+
+    /* A ring without a command. */
+    CHECK(gv_ring(parent, 0) == GV_OK && gv_worker_wait(workers[0], 0, false) == GV_OK);
+    CHECK(gv_take(workers[0], &opcode) == -1 && gv_worker_wait(workers[0], 0, false) == GV_TIMEOUT);
+
+    /* A worker that is given up owes nothing, and gets nothing. */
+    CHECK(gv_abandon(parent, 2, envs, &count) == GV_BAD_LANE);
+    CHECK(gv_abandon(parent, 1, envs, &count) == GV_OK && count == 1 && envs[0] == 4);
+    CHECK(gv_num_pending(parent) == 0);
+    CHECK(gv_send(parent, (int64_t[]){3}, 1, 7, false, &index) == GV_ABANDONED);
+    CHECK(gv_send_all(parent, 7, false, &culprit) == GV_ABANDONED && culprit == 3);
+    CHECK(gv_send(parent, (int64_t[]){2, 0, 1}, 3, GV_MAX_OPCODE, true, &index) == GV_OK);
+    for (int32_t env = 0; env < 3; env++) {
+        CHECK(gv_take(workers[0], &opcode) == env && opcode == GV_MAX_OPCODE);
+        CHECK(gv_answer(workers[0], (uint32_t)env) == GV_OK);
+    }
+    CHECK(wait_now(parent, 3, GV_OK) == 3);
+    CHECK(gv_drain(parent, NULL, 2, &count, &lane) == GV_OK && count == 2);
+    CHECK(gv_drain(parent, envs, 2, &count, &lane) == GV_OK && count == 1 && envs[0] == 2);
+
+    CHECK(gv_parent_counts(parent).wakes == 0); /* nobody slept */
+    CHECK(gv_worker_counts(workers[0]).wakes == 0);
+    gv_worker_close(workers[0]);
+    gv_worker_close(workers[1]);
+    gv_parent_close(parent);
+    drop_world(&world);
+}
+
+/* Whatever a worker scribbles over its lane, the parent only ever says GV_CORRUPT. */
+static void test_corruption(void) {
+    struct world world = make_world(2, (uint32_t[]){3, 2});
+    int64_t envs[5];
+    uint32_t culprit, count, lane, opcode;
+    uint32_t random = 12345;
+    for (int round = 0; round < 20000; round++) {
+        gv_parent *parent = open_parent(&world, BLOCK);
+        gv_worker *worker = open_worker(&world, 0, BLOCK);
+        CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
+        while (gv_take(worker, &opcode) >= 0) continue;
+        for (uint32_t env = 0; env < 3; env++) CHECK(gv_answer(worker, env) == GV_OK);
+        uint32_t *words = (uint32_t *)(world.base + world.places[0].offset);
+        size_t size = gv_lane_size(3) / sizeof(uint32_t);
+        for (int i = 0; i < 4; i++) words[next_random(&random) % size] = next_random(&random);
+        for (int i = 0; i < 3; i++) {
+            uint32_t available;
+            gv_status status = gv_parent_wait(parent, 5, 0, false, &available);
+            CHECK(status == GV_TIMEOUT || status == GV_CORRUPT || status == GV_NOT_PENDING);
+            status = gv_drain(parent, envs, 5, &count, &lane);
+            CHECK(status == GV_OK || (status == GV_CORRUPT && lane == 0));
+            CHECK(count <= 3);
+        }
+        gv_worker_close(worker);
+        gv_parent_close(parent);
+    }
+    gv_parent *parent = open_parent(&world, BLOCK);
+    struct lane *words = (struct lane *)(world.base + world.places[0].offset);
+    atomic_store(&words->tail, 1);
+    CHECK(gv_drain(parent, envs, 5, &count, &lane) == GV_CORRUPT && count == 0 && lane == 0);
+    CHECK(wait_now(parent, 1, GV_CORRUPT) == 0);
+    CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
+    CHECK(gv_drain(parent, envs, 5, &count, &lane) == GV_CORRUPT); /* the right number, no seq */
+    gv_parent_close(parent);
+    drop_world(&world);
+}
+
+/* A worker or parent that has been at work for a long time: all counters about to wrap. */
+static void test_wrap(void) {
+    CHECK(gv_reached(5, 5) && gv_reached(6, 5) && !gv_reached(4, 5));
+    CHECK(gv_reached(2, UINT32_MAX) && !gv_reached(UINT32_MAX, 2));
+    struct world world = make_world(1, (uint32_t[]){1});
+    gv_parent *parent = open_parent(&world, BLOCK);
+    gv_worker *worker = open_worker(&world, 0, BLOCK);
+    struct hub *hub = (struct hub *)world.base;
+    uint32_t culprit, opcode, count, lane;
+    for (uint32_t start = UINT32_MAX - 3; start != 4; start++) {
+        atomic_store(&hub->done, start);
+        atomic_store(&hub->bell, start);
+        uint32_t rung = atomic_load(&hub->bell);
+        CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
+        CHECK(wait_now(parent, 1, GV_TIMEOUT) == 0);
+        CHECK(gv_take(worker, &opcode) == 0 && gv_answer(worker, 0) == GV_OK);
+        gv_flush(worker);
+        CHECK(atomic_load(&hub->bell) == rung + 1);
+        CHECK(wait_now(parent, 1, GV_OK) == 1);
+        CHECK(gv_drain(parent, NULL, 1, &count, &lane) == GV_OK && count == 1);
+        CHECK(gv_take(worker, &opcode) == -1);
+    }
+    gv_worker_close(worker);
+    gv_parent_close(parent);
+    drop_world(&world);
+}
+
+static void test_time(void) {
+    static const gv_policy policies[] = {
+        {0, false}, {0, true}, {50000, false}, {50000, true}, {GV_NO_LIMIT, false}};
+    struct world world = make_world(1, (uint32_t[]){1});
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        gv_parent *parent = open_parent(&world, policies[i]);
+        gv_worker *worker = open_worker(&world, 0, policies[i]);
+        uint32_t culprit, available;
+        uint64_t begin = gv_now();
+        CHECK(gv_worker_wait(worker, 20000000, true) == GV_TIMEOUT);
+        if (policies[i].spin_ns != GV_NO_LIMIT) CHECK(gv_now() - begin < 15000000);
+        begin = gv_now();
+        CHECK(gv_worker_wait(worker, 20000000, false) == GV_TIMEOUT);
+        CHECK(gv_now() - begin >= 20000000);
+        CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
+        begin = gv_now();
+        CHECK(gv_parent_wait(parent, 1, 20000000, false, &available) == GV_TIMEOUT);
+        CHECK(gv_now() - begin >= 20000000 && available == 0);
+        uint64_t sleeps = gv_parent_counts(parent).sleeps;
+        CHECK(policies[i].spin_ns == GV_NO_LIMIT ? sleeps == 0 : sleeps > 0);
+        gv_worker_close(worker);
+        gv_parent_close(parent);
+    }
+    CHECK(gv_later(UINT64_MAX - 1, 5) == UINT64_MAX && gv_later(1, 5) == 6);
+    drop_world(&world);
+}
+
+static void *interrupt(void *thread) {
+    for (int i = 0; i < 200; i++) {
+        struct timespec pause = {0, 2000000};
+        nanosleep(&pause, NULL);
+        pthread_kill(*(pthread_t *)thread, SIGUSR1);
+    }
+    return NULL;
+}
+
+static void nothing(int signal_number) { (void)signal_number; }
+
+static void test_signals(void) {
+    struct sigaction action = {0};
+    action.sa_handler = nothing;
+    sigaction(SIGUSR1, &action, NULL);
+    struct world world = make_world(1, (uint32_t[]){1});
+    gv_parent *parent = open_parent(&world, BLOCK);
+    uint32_t culprit, available;
+    pthread_t self = pthread_self(), other;
+    CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
+    CHECK(pthread_create(&other, NULL, interrupt, &self) == 0);
+    for (int polling = 0; polling < 2; polling++) {
+        gv_worker *worker = open_worker(&world, 0, (gv_policy){0, polling != 0});
+        CHECK(gv_parent_wait(parent, 1, GV_NO_LIMIT, false, &available) == GV_INTERRUPTED);
+        uint32_t opcode;
+        while (gv_take(worker, &opcode) >= 0) continue;
+        CHECK(gv_worker_wait(worker, GV_NO_LIMIT, false) == GV_INTERRUPTED);
+        gv_worker_close(worker);
+    }
+    pthread_join(other, NULL);
+    gv_parent_close(parent);
+    drop_world(&world);
+}
+
+static void test_watch(bool polling) {
+    CHECK(gv_watch_parent(0, polling) == GV_BAD_ENV);
+    CHECK(gv_watch_parent(-1, polling) == GV_BAD_ENV);
+    CHECK(gv_watch_parent(INT64_MAX, polling) == GV_BAD_ENV);
+    CHECK(!gv_parent_alive(0) && !gv_parent_alive(-1) && !gv_parent_alive(INT64_MAX));
+    CHECK(gv_parent_alive(getpid()) && gv_parent_alive(getppid()));
+    int status;
+    /* Too late: the process watched is gone. */
+    pid_t gone = fork();
+    CHECK(gone >= 0);
+    if (gone == 0) _exit(0);
+    CHECK(waitpid(gone, &status, 0) == gone && !gv_parent_alive(gone));
+    pid_t late = fork();
+    CHECK(late >= 0);
+    if (late == 0) {
+        gv_watch_parent(gone, polling);
+        _exit(0);
+    }
+    CHECK(waitpid(late, &status, 0) == late && WEXITSTATUS(status) == GV_ORPHANED);
+    /* Not its parent: a sibling. */
+    pid_t target = fork();
+    CHECK(target >= 0);
+    if (target == 0) {
+        pause();
+        _exit(0);
+    }
+    pid_t watcher = fork();
+    CHECK(watcher >= 0);
+    if (watcher == 0) {
+        CHECK(gv_watch_parent(target, polling) == GV_OK);
+        for (;;) pause();
+    }
+    struct timespec moment = {0, 50000000};
+    nanosleep(&moment, NULL);
+    CHECK(waitpid(watcher, &status, WNOHANG) == 0);
+    kill(target, SIGKILL);
+    CHECK(waitpid(target, &status, 0) == target);
+    CHECK(waitpid(watcher, &status, 0) == watcher && WEXITSTATUS(status) == GV_ORPHANED);
+
+    /* Its parent, killed. */
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    pid_t parent = fork();
+    CHECK(parent >= 0);
+    if (parent == 0) {
+        pid_t self = getpid();
+        if (fork() == 0) {
+            gv_watch_parent(self, polling);
+            CHECK(write(ends[1], "x", 1) == 1);
+            for (;;) pause();
+        }
+        for (;;) pause();
+    }
+    char letter;
+    close(ends[1]);
+    CHECK(read(ends[0], &letter, 1) == 1);
+    kill(parent, SIGKILL);
+    CHECK(waitpid(parent, &status, 0) == parent);
+    CHECK(read(ends[0], &letter, 1) == 0); /* the grandchild's end closed with it */
+    close(ends[0]);
+}
+
+/* ---- hand-overs ------------------------------------------------------------------------------ */
+
+static const gv_policy MIX[] = {{0, false}, {5000, false}, {0, false}, {200000, false}};
+static const gv_policy POLLING_MIX[] = {{0, true}, {0, false}, {20000, true}, {5000, false}};
+#define POLICIES 4
+
+static uint64_t reply_to(uint64_t action, uint32_t env) { return action * 3 + env; }
+
+static void serve(const struct world *world, uint32_t lane, gv_policy policy) {
+    gv_worker *worker = open_worker(world, lane, policy);
+    uint32_t first = 0, opcode = 0, shut = 0;
+    int32_t env;
+    for (uint32_t i = 0; i < lane; i++) first += world->places[i].envs;
+    /* Commands are seen before the bell rings, so a pass may find only some of a send's. */
+    while (shut < world->places[lane].envs) {
+        CHECK(gv_worker_wait(worker, GV_NO_LIMIT, false) == GV_OK);
+        while ((env = gv_take(worker, &opcode)) >= 0) {
+            struct row *row = &world->rows[first + (uint32_t)env];
+            row->reply = reply_to(row->action, first + (uint32_t)env);
+            CHECK(gv_answer(worker, (uint32_t)env) == GV_OK);
+            shut += opcode == SHUTDOWN;
+        }
+        gv_flush(worker);
+    }
+    gv_worker_close(worker);
+}
+
+/* Full steps, partial receives, eager and not, drained in pieces; every reply is checked. */
+static void drive(const struct world *world, gv_parent *parent, uint64_t hand_overs,
+                  uint32_t seed) {
+    int64_t *ready = malloc(world->envs * sizeof *ready);
+    uint64_t *actions = calloc(world->envs, sizeof *actions);
+    CHECK(ready != NULL && actions != NULL);
+    uint32_t random = seed, idle = world->envs, culprit, available, taken, lane;
+    uint64_t next_alarm = 0;
+    for (uint32_t env = 0; env < world->envs; env++) ready[env] = env;
+    for (uint64_t handed = 0; handed < hand_overs;) {
+        if (handed >= next_alarm) {
+            alarm(ALARM_S);
+            next_alarm = handed + 1000;
+        }
+        bool partial = next_random(&random) % 4 != 0;
+        for (uint32_t i = 0; i < idle; i++) {
+            actions[ready[i]] = next_random(&random);
+            world->rows[ready[i]].action = actions[ready[i]];
+        }
+        if (idle == world->envs) {
+            CHECK(gv_send_all(parent, 1, partial, &culprit) == GV_OK);
+        } else {
+            size_t index;
+            CHECK(gv_send(parent, ready, idle, 1, partial, &index) == GV_OK);
+        }
+        uint32_t want = partial ? 1 + next_random(&random) % world->envs : world->envs;
+        CHECK(gv_parent_wait(parent, want, GV_NO_LIMIT, false, &available) == GV_OK);
+        CHECK(available >= want);
+        for (idle = 0; idle < want; idle += taken) {
+            uint32_t limit = 1 + next_random(&random) % (want - idle);
+            CHECK(gv_drain(parent, ready + idle, limit, &taken, &lane) == GV_OK);
+            CHECK(taken == limit);
+        }
+        for (uint32_t i = 0; i < idle; i++) {
+            uint32_t env = (uint32_t)ready[i];
+            CHECK(world->rows[env].reply == reply_to(actions[env], env));
+        }
+        handed += idle;
+    }
+    uint32_t pending = gv_num_pending(parent);
+    CHECK(gv_parent_wait(parent, pending, GV_NO_LIMIT, false, &available) == GV_OK);
+    CHECK(gv_drain(parent, NULL, world->envs, &taken, &lane) == GV_OK && taken == pending);
+    CHECK(gv_send_all(parent, SHUTDOWN, false, &culprit) == GV_OK);
+    CHECK(gv_parent_wait(parent, world->envs, GV_NO_LIMIT, false, &available) == GV_OK);
+    free(ready);
+    free(actions);
+}
+
+struct seat_at {
+    const struct world *world;
+    uint32_t lane;
+    gv_policy policy;
+};
+
+static void *serve_in_thread(void *argument) {
+    struct seat_at *seat = argument;
+    serve(seat->world, seat->lane, seat->policy);
+    return NULL;
+}
+
+/* `hand_overs` in a world of this shape; parent and workers take their policies in turn from the
+ * mix, beginning with number `turn`. */
+static void hand_over(const uint32_t *shape, uint32_t lanes, const gv_policy *mix, uint32_t turn,
+                      uint64_t hand_overs, bool processes) {
+    struct world world = make_world(lanes, shape);
+    struct seat_at seats[MAX_LANES];
+    pthread_t threads[MAX_LANES];
+    pid_t children[MAX_LANES], self = getpid();
+    /* It clears the words, so it comes before the workers. */
+    gv_parent *parent = open_parent(&world, mix[turn % POLICIES]);
+    for (uint32_t i = 0; i < lanes; i++) {
+        seats[i] = (struct seat_at){&world, i, mix[(turn + 1 + i) % POLICIES]};
+        if (!processes) {
+            CHECK(pthread_create(&threads[i], NULL, serve_in_thread, &seats[i]) == 0);
+            continue;
+        }
+        children[i] = fork();
+        CHECK(children[i] >= 0);
+        if (children[i] == 0) {
+            CHECK(gv_watch_parent(self, false) == GV_OK);
+            serve_in_thread(&seats[i]);
+            _exit(0);
+        }
+    }
+    drive(&world, parent, hand_overs, 1 + turn);
+    for (uint32_t i = 0; i < lanes; i++) {
+        int status = 0;
+        if (processes) CHECK(waitpid(children[i], &status, 0) == children[i] && status == 0);
+        else pthread_join(threads[i], NULL);
+    }
+    gv_parent_close(parent);
+    drop_world(&world);
+}
+
+static const uint32_t SHAPES[][MAX_LANES] = {
+    {1}, {1, 1}, {3, 1, 2}, {16, 16}, {1, 1, 1, 1, 5, 4, 2, 9}};
+static const uint32_t LANES[] = {1, 2, 3, 2, 8};
+#define NUM_SHAPES 5
+
+/* All shapes and turns share the hand-overs; naps of a millisecond get a thousandth more. */
+static void test_hand_overs(uint64_t hand_overs, bool processes) {
+    uint64_t share = hand_overs / (NUM_SHAPES * POLICIES) + 1;
+    for (uint32_t i = 0; i < NUM_SHAPES; i++) {
+        for (uint32_t turn = 0; turn < POLICIES; turn++) {
+            hand_over(SHAPES[i], LANES[i], MIX, turn, share, processes);
+            hand_over(SHAPES[i], LANES[i], POLLING_MIX, turn, share / 1000 + 10, processes);
+        }
+    }
+    alarm(0);
+}
+
+int main(int argc, char **argv) {
+    char *end = NULL;
+    uint64_t hand_overs = argc > 1 ? strtoull(argv[1], &end, 10) : 300000;
+    const char *part = argc > 2 ? argv[2] : "all";
+    bool all = strcmp(part, "all") == 0;
+    if ((argc > 1 && *end != '\0') || argc > 3) {
+        fprintf(stderr, "usage: %s [hand-overs [units|threads|processes|all]]\n", argv[0]);
+        return 64;
+    }
+    signal(SIGALRM, lost);
+    alarm(ALARM_S);
+    if (all || strcmp(part, "units") == 0) {
+        test_sizes();
+        test_places();
+        test_protocol();
+        test_corruption();
+        test_wrap();
+        test_time();
+        test_signals();
+        test_watch(false);
+        test_watch(true);
+    }
+    if (all || strcmp(part, "processes") == 0) test_hand_overs(hand_overs, true);
+    if (all || strcmp(part, "threads") == 0) test_hand_overs(hand_overs, false);
+    printf("%s: ok\n", part);
+    return 0;
+}

@@ -1,0 +1,102 @@
+"""The control words of ``csrc/bell.h``, and what other extension modules may use of a worker's."""
+
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+
+
+cdef extern from "<stdbool.h>" nogil:
+    ctypedef bint c_bool "bool"
+
+
+cdef extern from "bell.h" nogil:
+    const uint32_t GV_LINE
+    const uint32_t GV_MAX_ENVS
+    const uint32_t GV_MAX_OPCODE
+    const uint64_t GV_NO_LIMIT
+    const uint64_t GV_SPIN_NS
+    const int GV_ORPHANED
+
+    ctypedef enum gv_status:
+        GV_OK
+        GV_TIMEOUT
+        GV_INTERRUPTED
+        GV_NO_MEMORY
+        GV_BAD_SIZE
+        GV_MISALIGNED
+        GV_OUTSIDE
+        GV_OVERLAP
+        GV_BAD_ENV
+        GV_BAD_LANE
+        GV_DUPLICATE
+        GV_PENDING
+        GV_NOT_PENDING
+        GV_ABANDONED
+        GV_CORRUPT
+
+    ctypedef struct gv_place:
+        size_t offset
+        uint32_t envs
+
+    ctypedef struct gv_policy:
+        uint64_t spin_ns
+        c_bool polling
+
+    ctypedef struct gv_counts:
+        uint64_t wakes
+        uint64_t sleeps
+
+    ctypedef struct gv_parent:
+        pass
+    ctypedef struct gv_worker:
+        pass
+
+    size_t gv_hub_size()
+    size_t gv_lane_size(uint32_t envs)
+    c_bool gv_has_futex()
+    uint64_t gv_now()
+    uint64_t gv_later(uint64_t time, uint64_t ns)
+    gv_status gv_parent_open(void *base, size_t length, size_t hub, const gv_place *places,
+                             uint32_t lanes, gv_policy policy, gv_parent **out, uint32_t *culprit)
+    void gv_parent_close(gv_parent *parent)
+    gv_status gv_send_all(gv_parent *parent, uint32_t opcode, c_bool eager, uint32_t *culprit)
+    gv_status gv_send(gv_parent *parent, const int64_t *envs, size_t count, uint32_t opcode,
+                      c_bool eager, size_t *culprit)
+    gv_status gv_ring(gv_parent *parent, uint32_t lane)
+    gv_status gv_parent_wait(gv_parent *parent, uint32_t count, uint64_t ns, c_bool held,
+                             uint32_t *available)
+    gv_status gv_drain(gv_parent *parent, int64_t *envs, uint32_t limit, uint32_t *count,
+                       uint32_t *lane)
+    gv_status gv_abandon(gv_parent *parent, uint32_t lane, int64_t *envs, uint32_t *count)
+    uint32_t gv_num_envs(const gv_parent *parent)
+    uint32_t gv_num_lanes(const gv_parent *parent)
+    uint32_t gv_num_pending(const gv_parent *parent)
+    gv_status gv_pending(const gv_parent *parent, uint32_t env, c_bool *pending)
+    gv_status gv_lane_pending(const gv_parent *parent, uint32_t lane, uint32_t *pending)
+    gv_counts gv_parent_counts(const gv_parent *parent)
+    gv_status gv_worker_open(void *base, size_t length, size_t hub, gv_place place,
+                             gv_policy policy, gv_worker **out)
+    void gv_worker_close(gv_worker *worker)
+    gv_status gv_worker_wait(gv_worker *worker, uint64_t ns, c_bool held)
+    int32_t gv_take(gv_worker *worker, uint32_t *opcode)
+    gv_status gv_answer(gv_worker *worker, uint32_t env)
+    void gv_flush(gv_worker *worker)
+    gv_counts gv_worker_counts(const gv_worker *worker)
+    c_bool gv_parent_alive(int64_t pid)
+    gv_status gv_watch_parent(int64_t pid, c_bool polling)
+
+
+cdef class _Mapping:
+    cdef Py_buffer _view
+    cdef bint _held
+    cdef bint _busy
+    cdef int _acquire(self, object buffer) except -1
+    cdef void _release(self) noexcept
+    cdef int _check(self) except -1
+
+
+cdef class Worker(_Mapping):
+    cdef gv_worker *_handle
+    cdef bint _polling
+    cdef readonly uint32_t opcode
+    cdef void _free(self) noexcept
+    cdef int32_t next_env(self) except -2
+    cdef int give(self, Py_ssize_t env) except -1

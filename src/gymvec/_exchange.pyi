@@ -1,0 +1,23 @@
+from collections.abc import Iterable
+from typing import Any, SupportsIndex, final
+
+import numpy as np
+import numpy.typing as npt
+
+_Flags = npt.NDArray[np.bool_]
+
+@final
+class ActionBlock:
+    def __init__(
+        self, rows: npt.NDArray[np.uint8], codes: npt.NDArray[np.uint8], shape: tuple[int, ...]
+    ) -> None: ...
+    def put(self, actions: Any) -> bool: ...
+    def take(self, index: SupportsIndex) -> Any: ...
+
+@final
+class StepResults:
+    def __init__(
+        self, parts: Iterable[tuple[npt.NDArray[np.float64], _Flags, _Flags, _Flags]]
+    ) -> None: ...
+    def collect(self) -> tuple[npt.NDArray[np.float64], _Flags, _Flags]: ...
+    def letters(self) -> list[int]: ...

@@ -1,0 +1,269 @@
+"""What crosses the arena besides observations: actions to the workers, results to the parent."""
+
+cimport cython
+cimport numpy as cnp
+from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
+from cpython.list cimport PyList_CheckExact
+from cpython.long cimport PyLong_CheckExact
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_CheckExact
+from libc.string cimport memcpy
+
+import numpy as np
+
+cnp.import_array()
+
+cdef extern from *:
+    object PyArray_Empty(int nd, const cnp.npy_intp* dims, cnp.dtype descr, int fortran)
+    object PyArray_Scalar(void* data, cnp.dtype descr, object base)
+    const int NPY_HALF
+    long long PyLong_AsLongLongAndOverflow(object exact_int, int* overflow) noexcept
+
+cdef enum:
+    ELEMENT_BYTES = 8
+    # Codes of what a row holds: a NumPy type number, or one of these.
+    PYTHON_INT = 100
+    PYTHON_FLOAT = 101
+
+
+@cython.final
+cdef class ActionBlock:
+    """The actions of all environments for one array leaf, with what each of them is.
+
+    Environments get what iterating over the caller's batch yields: rows as arrays of the
+    caller's dtype, scalars, or Python numbers. A row has room for eight bytes an element.
+
+    Args:
+        rows: Writable uint8 array of shape ``(n, elements * 8)``.
+        codes: Writable uint8 array of shape ``(n,)``.
+        shape: Shape of one action.
+    """
+
+    def __init__(self, cnp.ndarray rows not None, cnp.ndarray codes not None, tuple shape not None):
+        cdef int i
+        self._elements = 1
+        self._ndim = len(shape)
+        if self._ndim > cnp.NPY_MAXDIMS:
+            raise ValueError(f"expected at most {cnp.NPY_MAXDIMS} dimensions, got {shape}")
+        for i in range(self._ndim):
+            self._dims[i] = shape[i]
+            self._elements *= self._dims[i]
+        for block, wanted in ((rows, (len(codes), self._elements * ELEMENT_BYTES)),
+                              (codes, (len(codes),))):
+            if block.shape != wanted or block.dtype != np.uint8 or not block.flags.carray:
+                raise ValueError(f"expected a writable uint8 array of shape {wanted}")
+        self._rows = rows.view()
+        self._codes = codes.view()
+        self._shape = shape
+        self._n = len(codes)
+        self._data = <char*>cnp.PyArray_DATA(<cnp.ndarray>self._rows)
+        self._code = <cnp.npy_uint8*>cnp.PyArray_DATA(<cnp.ndarray>self._codes)
+        self._descrs = [None] * 256
+        for i in list(range(cnp.NPY_LONGDOUBLE)) + [NPY_HALF]:
+            self._descrs[i] = cnp.PyArray_DescrFromType(i)
+        self._views = {}
+
+    def put(self, actions):
+        """Write the actions of all environments.
+
+        Args:
+            actions: An array of shape ``(n, *shape)``, or a list or tuple of ``n`` Python ints
+                or floats where ``shape`` is ``()``.
+
+        Returns:
+            Whether they fit. Where not, no action may be taken from this block.
+        """
+        cdef cnp.ndarray array
+        cdef int type_num
+        if cnp.PyArray_CheckExact(actions):
+            array = actions
+            type_num = cnp.PyArray_TYPE(array)
+            if (
+                type_num > 255
+                or self._descrs[type_num] is None
+                or cnp.PyArray_NDIM(array) != self._ndim + 1
+                or cnp.PyArray_DIM(array, 0) != self._n
+            ):
+                return False
+            for i in range(self._ndim):
+                if cnp.PyArray_DIM(array, i + 1) != self._dims[i]:
+                    return False
+            self.put_array(array, type_num)
+            return True
+        if self._ndim == 0 and (PyList_CheckExact(actions) or PyTuple_CheckExact(actions)):
+            return self.put_numbers(tuple(actions))
+        return False
+
+    cdef int put_array(self, cnp.ndarray array, int type_num) except -1:
+        cdef cnp.npy_intp i
+        cdef cnp.npy_intp size
+        cdef const char* source
+        if cnp.PyArray_CHKFLAGS(array, cnp.NPY_ARRAY_CARRAY_RO) and cnp.PyArray_ISNOTSWAPPED(array):
+            size = self._elements * cnp.PyArray_ITEMSIZE(array)
+            source = <const char*>cnp.PyArray_DATA(array)
+            for i in range(self._n):
+                memcpy(self._data + i * self._elements * ELEMENT_BYTES, source + i * size,
+                       <size_t>size)
+        else:
+            view = self._views.get(type_num)
+            if view is None:
+                descr = self._descrs[type_num]
+                view = np.ndarray(
+                    (self._n, self._elements), descr, self._rows,
+                    strides=(self._elements * ELEMENT_BYTES, descr.itemsize))
+                self._views[type_num] = view
+            view[...] = array.reshape(self._n, self._elements)
+        for i in range(self._n):
+            self._code[i] = <cnp.npy_uint8>type_num
+        return 0
+
+    cdef bint put_numbers(self, tuple actions) except -1:
+        cdef cnp.npy_intp i
+        cdef long long integer
+        cdef double real
+        cdef int overflow = 0
+        if len(actions) != self._n:
+            return False
+        for i in range(self._n):
+            action = actions[i]
+            if PyLong_CheckExact(action):
+                integer = PyLong_AsLongLongAndOverflow(action, &overflow)
+                if overflow:
+                    return False
+                memcpy(self._data + i * ELEMENT_BYTES, &integer, sizeof(integer))
+                self._code[i] = PYTHON_INT
+            elif PyFloat_CheckExact(action):
+                real = PyFloat_AS_DOUBLE(action)
+                memcpy(self._data + i * ELEMENT_BYTES, &real, sizeof(real))
+                self._code[i] = PYTHON_FLOAT
+            else:
+                return False
+        return True
+
+    def take(self, index):
+        """The action of one environment, a new object.
+
+        Raises:
+            IndexError: ``index`` is outside ``[0, n)``.
+            RuntimeError: The code is none that :meth:`put` writes.
+        """
+        return self.action(index)
+
+    cdef object action(self, Py_ssize_t index):
+        cdef char* row
+        cdef long long integer
+        cdef double real
+        cdef cnp.dtype descr
+        cdef int code
+        if not 0 <= index < self._n:
+            raise IndexError(f"index {index} is outside [0, {self._n})")
+        row = self._data + index * self._elements * ELEMENT_BYTES
+        code = self._code[index]
+        if code == PYTHON_INT:
+            memcpy(&integer, row, sizeof(integer))
+            return integer
+        if code == PYTHON_FLOAT:
+            memcpy(&real, row, sizeof(real))
+            return real
+        found = self._descrs[code]
+        if found is None:
+            raise RuntimeError(f"environment {index} has an action of the unknown kind {code}")
+        descr = found
+        if self._ndim == 0:
+            return PyArray_Scalar(row, descr, None)
+        Py_INCREF(descr)  # PyArray_Empty takes a reference away.
+        action = PyArray_Empty(self._ndim, self._dims, descr, 0)
+        memcpy(cnp.PyArray_DATA(<cnp.ndarray>action), row,
+               <size_t>(self._elements * cnp.PyArray_ITEMSIZE(<cnp.ndarray>action)))
+        return action
+
+
+cdef struct Part:
+    cnp.npy_intp count
+    const double* rewards
+    const cnp.npy_bool* terminations
+    const cnp.npy_bool* truncations
+    const cnp.npy_bool* letters
+
+
+@cython.final
+cdef class StepResults:
+    """Rewards, flags and letters of all workers, read as arrays of all environments.
+
+    Args:
+        parts: For each worker its rewards (float64), terminations, truncations and letters
+            (bool), arrays of shape ``(count,)``; kept alive.
+    """
+
+    cdef list _arrays
+    cdef object _table
+    cdef Part* _parts
+    cdef Py_ssize_t _num_parts
+    cdef cnp.npy_intp _n
+
+    def __init__(self, parts):
+        cdef Py_ssize_t i
+        self._arrays = []
+        self._n = 0
+        for arrays in parts:
+            kept = tuple([array.view() for array in arrays])
+            for array, kind in zip(kept, (np.float64, np.bool_, np.bool_, np.bool_), strict=True):
+                if (
+                    array.shape != (len(kept[0]),)
+                    or array.dtype != kind
+                    or not array.flags.c_contiguous
+                ):
+                    raise ValueError(
+                        f"expected an array of {kind} of shape ({len(kept[0])},), got {array!r}"
+                    )
+            self._arrays.append(kept)
+            self._n += len(kept[0])
+        self._num_parts = len(self._arrays)
+        self._table = bytearray(self._num_parts * sizeof(Part))
+        self._parts = <Part*><char*>self._table
+        for i in range(self._num_parts):
+            rewards, terminations, truncations, letters = self._arrays[i]
+            self._parts[i].count = len(rewards)
+            self._parts[i].rewards = <const double*>cnp.PyArray_DATA(<cnp.ndarray>rewards)
+            self._parts[i].terminations = <const cnp.npy_bool*>cnp.PyArray_DATA(
+                <cnp.ndarray>terminations)
+            self._parts[i].truncations = <const cnp.npy_bool*>cnp.PyArray_DATA(
+                <cnp.ndarray>truncations)
+            self._parts[i].letters = <const cnp.npy_bool*>cnp.PyArray_DATA(<cnp.ndarray>letters)
+
+    def collect(self):
+        """New arrays of rewards (float64), terminations and truncations (bool), ``(n,)`` each."""
+        cdef Py_ssize_t i
+        cdef size_t count
+        cdef const Part* part
+        rewards = cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_DOUBLE, 0)
+        terminations = cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_BOOL, 0)
+        truncations = cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_BOOL, 0)
+        cdef double* to_rewards = <double*>cnp.PyArray_DATA(<cnp.ndarray>rewards)
+        cdef cnp.npy_bool* to_terminations = <cnp.npy_bool*>cnp.PyArray_DATA(
+            <cnp.ndarray>terminations)
+        cdef cnp.npy_bool* to_truncations = <cnp.npy_bool*>cnp.PyArray_DATA(
+            <cnp.ndarray>truncations)
+        for i in range(self._num_parts):
+            part = &self._parts[i]
+            count = <size_t>part.count
+            memcpy(to_rewards, part.rewards, count * sizeof(double))
+            memcpy(to_terminations, part.terminations, count)
+            memcpy(to_truncations, part.truncations, count)
+            to_rewards += count
+            to_terminations += count
+            to_truncations += count
+        return rewards, terminations, truncations
+
+    def letters(self):
+        """The environments whose answer comes with a letter, in order."""
+        cdef Py_ssize_t i
+        cdef cnp.npy_intp j
+        cdef Py_ssize_t first = 0
+        cdef list envs = []
+        for i in range(self._num_parts):
+            for j in range(self._parts[i].count):
+                if self._parts[i].letters[j]:
+                    envs.append(first + j)
+            first += self._parts[i].count
+        return envs

@@ -1,0 +1,37 @@
+from collections.abc import Callable
+from typing import Any, SupportsIndex, final
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import Env
+
+from gymvec._bell import Worker
+from gymvec._exchange import ActionBlock
+from gymvec._slots import SlotWriter
+from gymvec._steps import StepBlocks
+
+@final
+class Stepper:
+    def __init__(
+        self,
+        envs: list[Env[Any, Any]],
+        writers: list[Callable[[Any], Any]],
+        blocks: StepBlocks,
+        letters: npt.NDArray[np.bool_],
+        slots: SlotWriter,
+        autoreset_mode: int,
+        first: int,
+        keep: Callable[[Any], Any],
+        send: Callable[[int, Any, Any], None],
+    ) -> None: ...
+    def step(self, env: SupportsIndex, action: Any) -> None: ...
+    def reset(self, env: SupportsIndex, **arguments: Any) -> None: ...
+
+def serve_pass(
+    bell: Worker,
+    stepper: Stepper | None,
+    step_command: int,
+    actions: ActionBlock | Callable[[int], Any],
+    commands: dict[int, Callable[[int], None]],
+    fail: Callable[[int, BaseException], None],
+) -> None: ...

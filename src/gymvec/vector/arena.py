@@ -1,0 +1,215 @@
+"""The one shared mapping of a vector environment: what lies where in it.
+
+Regions begin at multiples of 64 bytes, so that no two writers share a cache line:
+
+* the hub and a lane for each worker: control words, touched only by :mod:`gymvec._bell`;
+* a block of observations for each array leaf, ``n`` rows that the workers write;
+* a block of actions for each array leaf, ``n`` rows of eight bytes an element and one code an
+  environment, which the parent writes;
+* for each worker the rewards, flags and letters of its slice, which only this worker writes;
+* a slot for each environment's info.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Iterator
+from multiprocessing import heap
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import Space
+
+from gymvec import _bell
+from gymvec.vector.info_slots import SLOT_BYTES
+from gymvec.vector.rows import is_array_leaf, leaves, subspaces
+
+__all__ = ["ActionPlace", "Arena", "Layout", "Place", "Slice"]
+
+_ACTION_ELEMENT_BYTES = 8
+
+
+class Place(NamedTuple):
+    """An array in the arena."""
+
+    offset: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def view(self, arena: Arena) -> np.ndarray:
+        """The array, on the arena's memory."""
+        count = int(np.prod(self.shape))
+        if count == 0:
+            return np.empty(self.shape, self.dtype)
+        flat = np.frombuffer(arena.buffer, self.dtype, count, self.offset)
+        return flat.reshape(self.shape)
+
+
+class ActionPlace(NamedTuple):
+    """The rows of one array leaf of the actions, as bytes, and what each environment's are."""
+
+    rows: Place
+    codes: Place
+    shape: tuple[int, ...]
+
+
+class Slice(NamedTuple):
+    """One worker's environments and what it writes besides observations."""
+
+    start: int
+    stop: int
+    lane: int
+    rewards: Place
+    terminations: Place
+    truncations: Place
+    letters: Place
+
+    @property
+    def size(self) -> int:
+        """Number of environments."""
+        return self.stop - self.start
+
+
+class Layout:
+    """Offsets of every region, computed once by the parent and handed to the workers.
+
+    Args:
+        observation_space: Observation space of a single environment, or None where
+            observations do not go through the arena.
+        action_space: Action space of a single environment.
+        num_envs: Number of environments.
+        num_workers: Number of workers; each gets a contiguous slice.
+
+    Attributes:
+        size: Bytes of the arena.
+        hub: Offset of the parent's control words.
+        slices: One a worker.
+        observations: Places in the structure of the observation space; None at other leaves.
+        actions: Places of the array leaves of the action space, in order; None if some leaf
+            is none.
+        info_slots: Place of the packed infos.
+    """
+
+    observations: Any
+    actions: list[ActionPlace] | None
+
+    def __init__(
+        self,
+        observation_space: Space[Any] | None,
+        action_space: Space[Any],
+        num_envs: int,
+        num_workers: int,
+    ) -> None:
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.num_envs = num_envs
+        self.num_workers = num_workers
+        self.size = 0
+        self.hub = self._reserve(_bell.hub_size())
+        self.slices = [self._slice(start, stop) for start, stop in self._bounds()]
+        self.observations = self._observation_places(observation_space)
+        self.actions = self._action_places()
+        self.info_slots = self._place((num_envs, SLOT_BYTES), np.uint8)
+
+    def _bounds(self) -> Iterator[tuple[int, int]]:
+        for worker in range(self.num_workers):
+            yield (
+                self.num_envs * worker // self.num_workers,
+                self.num_envs * (worker + 1) // self.num_workers,
+            )
+
+    def _reserve(self, size: int) -> int:
+        offset = self.size
+        self.size += -(-size // _bell.LINE) * _bell.LINE
+        return offset
+
+    def _place(self, shape: tuple[int, ...], dtype: Any) -> Place:
+        dtype = np.dtype(dtype)
+        return Place(self._reserve(int(np.prod(shape)) * dtype.itemsize), shape, dtype)
+
+    def _slice(self, start: int, stop: int) -> Slice:
+        count = stop - start
+        return Slice(
+            start,
+            stop,
+            lane=self._reserve(_bell.lane_size(count)),
+            rewards=self._place((count,), np.float64),
+            terminations=self._place((count,), np.bool_),
+            truncations=self._place((count,), np.bool_),
+            letters=self._place((count,), np.bool_),
+        )
+
+    def _observation_places(self, space: Space[Any] | None) -> Any:
+        if space is None:
+            return None
+        if is_array_leaf(space):
+            return self._place((self.num_envs, *space.shape), space.dtype)
+        parts = subspaces(space)
+        if parts is None:
+            return None
+        return {key: self._observation_places(subspace) for key, subspace in parts}
+
+    def _action_places(self) -> list[ActionPlace] | None:
+        spaces = [space for _, space in leaves(self.action_space)]
+        if not all(is_array_leaf(space) for space in spaces):
+            return None
+        return [
+            ActionPlace(
+                rows=self._place(
+                    (self.num_envs, int(np.prod(space.shape)) * _ACTION_ELEMENT_BYTES), np.uint8
+                ),
+                codes=self._place((self.num_envs,), np.uint8),
+                shape=tuple(space.shape),
+            )
+            for space in spaces
+        ]
+
+    @property
+    def lanes(self) -> list[tuple[int, int]]:
+        """Offset and number of environments of each worker's control words."""
+        return [(part.lane, part.size) for part in self.slices]
+
+    def observation_blocks(self, arena: Arena) -> Any:
+        """The blocks of the array leaves, in the structure of the observation space."""
+        return _views(self.observations, arena)
+
+
+def _views(places: Any, arena: Arena) -> Any:
+    if isinstance(places, dict):
+        return {key: _views(part, arena) for key, part in places.items()}
+    return None if places is None else places.view(arena)
+
+
+class Arena:
+    """The mapping itself, which goes to a child process with any start method.
+
+    The memory is released when the last array on it is gone.
+
+    Args:
+        size: Bytes.
+
+    Raises:
+        OSError: There is no room. Found here and not as a bus error in a later step.
+    """
+
+    def __init__(self, size: int) -> None:
+        size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        self._heap = heap.Arena(size)
+        if hasattr(os, "posix_fallocate"):
+            try:
+                os.posix_fallocate(self._heap.fd, 0, size)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+                    raise
+                raise OSError(
+                    error.errno,
+                    f"no room for {size} bytes of shared memory: make the shared-memory file "
+                    "system larger, use fewer environments, or pass shared_memory=False",
+                ) from error
+
+    @property
+    def buffer(self) -> Any:
+        """The memory, writable."""
+        return self._heap.buffer

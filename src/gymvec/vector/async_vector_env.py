@@ -1,0 +1,612 @@
+"""Environments stepped side by side in worker processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Generic
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import Env, Space, logger
+from gymnasium.core import ActType, ObsType, RenderFrame
+from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoAsyncCallError
+from gymnasium.vector.async_vector_env import AsyncState
+from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
+
+from gymvec.utils import batch_space
+from gymvec.vector.actions import bind_action_writer, split_actions
+from gymvec.vector.arena import Layout
+from gymvec.vector.cores import cpu_quota, usable_cores
+from gymvec.vector.engine import Engine, Late
+from gymvec.vector.errors import StepTimeoutError
+from gymvec.vector.mail import dumps
+from gymvec.vector.observations import Observations, needs_no_arena
+from gymvec.vector.requests import reset_mask, reset_seeds
+from gymvec.vector.spaces import batched_observation_space, check_reports
+from gymvec.vector.worker import Command
+
+__all__ = ["AsyncVectorEnv"]
+
+# What `call` must not be used for.
+_OWN_METHODS = ("reset", "step", "close", "_setattr", "_check_spaces")
+_WAIT_MODES = ("auto", "spin", "block")
+
+
+class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]):
+    """Vector environment that steps its sub-environments side by side, in worker processes.
+
+    The twin of :class:`gymnasium.vector.AsyncVectorEnv`: the same contract, and the results of
+    :class:`gymnasium.vector.SyncVectorEnv` to the bit. Observations, actions, rewards and flags
+    go through shared memory; each worker has a slice of the environments.
+
+    An exception of a sub-environment is raised as it is, with the worker's traceback as its
+    cause; all workers live on, and :meth:`reset` works. If several environments fail in one
+    call, the one with the lowest index is raised and its cause names the others. A worker that
+    dies is a :class:`gymvec.WorkerDiedError`.
+
+    Attributes:
+        num_envs: Number of sub-environments, ``n``.
+        num_workers: Number of worker processes.
+        single_observation_space: Observation space of the first sub-environment.
+        observation_space: Space of the batch of ``n`` observations.
+        single_action_space: Action space of each sub-environment.
+        action_space: Space of the batch of ``n`` actions.
+        metadata: A copy of the first sub-environment's, with ``autoreset_mode``.
+        render_mode: The first sub-environment's.
+        spec: What recreates the vector environment, if ``make_vec`` made it.
+        processes: The worker processes.
+        observations: The latest batch; with ``copy=False`` what :meth:`step` returns.
+
+    Example:
+        >>> import gymnasium as gym
+        >>> import gymvec
+        >>> envs = gymvec.AsyncVectorEnv([lambda: gym.make("CartPole-v1")] * 3)
+        >>> envs
+        AsyncVectorEnv(num_envs=3)
+        >>> observations, infos = envs.reset(seed=42)
+        >>> observations, rewards, terminations, truncations, infos = envs.step([1, 0, 1])
+        >>> rewards
+        array([1., 1., 1.])
+        >>> envs.close()
+    """
+
+    def __init__(
+        self,
+        env_fns: Sequence[Callable[[], Env]],
+        shared_memory: bool = True,
+        copy: bool = True,
+        context: Any = None,
+        daemon: bool = True,
+        worker: Callable[..., None] | None = None,
+        observation_mode: str | tuple[Space, Space] = "same",
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        max_concurrency: int | None = None,
+        *,
+        num_workers: int | None = None,
+        wait: str = "auto",
+        cpu_affinity: Sequence[int] | None = None,
+        start_timeout: float | None = None,
+        observation_space: Space[Any] | None = None,
+        action_space: Space[Any] | None = None,
+    ) -> None:
+        """Start the workers, which create the sub-environments.
+
+        Args:
+            env_fns: Functions without arguments that make one environment each.
+            shared_memory: Whether observations go through shared memory. Leaves that cannot
+                (Text, OneOf, Graph, Sequence, custom spaces) go by pipe; an observation of
+                nothing else needs False.
+            copy: Whether observations returned by :meth:`reset` and :meth:`step` are the
+                caller's own, at every depth. If not, their arrays are views of shared memory,
+                which the next call overwrites.
+            context: A multiprocessing context or the name of its start method; None for the
+                default.
+            daemon: Whether the workers are daemonic, which must not have children.
+            worker: Only None: a worker of the caller's own needs
+                :class:`gymnasium.vector.AsyncVectorEnv`.
+            observation_mode: ``"same"`` if all observation spaces are equal, ``"different"``
+                if they share shape and dtype but not bounds, or a tuple of the batched and
+                the single observation space.
+            autoreset_mode: When an environment whose episode is over is reset; see
+                https://farama.org/Vector-Autoreset-Mode.
+            max_concurrency: Most environments that run at a time: an upper limit of the
+                number of workers.
+            num_workers: Number of processes, at most ``n``. None for one a core that this
+                process may use.
+            wait: How both sides wait: ``"auto"`` spins for a moment and then sleeps, ``"spin"``
+                never sleeps, ``"block"`` never spins.
+            cpu_affinity: Cores to pin the workers to, in turn (Linux).
+            start_timeout: Seconds for the construction of all environments; None for no limit.
+            observation_space: Observation space of a single environment. With ``action_space``
+                it saves building an environment in this process.
+            action_space: Action space of a single environment.
+
+        Raises:
+            RuntimeError: The spaces of the sub-environments do not go together.
+            TimeoutError: ``start_timeout`` is over.
+            TypeError: A function cannot be pickled (it names the environment), or an element
+                of the ``observation_mode`` tuple is no space.
+            ValueError: An argument has a value that is not among those above, or no part of
+                the observation can lie in shared memory.
+        """
+        if worker is not None:
+            raise ValueError(
+                "gymvec.AsyncVectorEnv has its own worker. For a `worker` of your own use "
+                "gymnasium.vector.AsyncVectorEnv"
+            )
+        if len(env_fns) == 0:
+            raise ValueError("expected at least one function in `env_fns`, got none")
+        if wait not in _WAIT_MODES:
+            raise ValueError(f"expected `wait` to be one of {_WAIT_MODES}, got {wait!r}")
+        self.env_fns = env_fns
+        self.shared_memory = shared_memory
+        self.copy = copy
+        self.context = context
+        self.daemon = daemon
+        self.worker = worker
+        self.observation_mode = observation_mode
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.max_concurrency = _positive(max_concurrency, "max_concurrency")
+        self.num_envs = len(env_fns)
+        self.num_workers = min(
+            self.num_envs,
+            _positive(num_workers, "num_workers") or usable_cores(),
+            self.max_concurrency or self.num_envs,
+        )
+        self._state = AsyncState.DEFAULT
+        # Set at the end: until then there is nothing to close.
+        self.closed = True
+
+        description = self._describe_single(observation_space, action_space)
+        if not isinstance(observation_mode, str):
+            _, single = batched_observation_space(observation_mode, [])
+        elif observation_mode in ("same", "different"):
+            single = description["observation_space"]
+        else:
+            batched_observation_space(observation_mode, [])
+        self.single_action_space = description["action_space"]
+        self.single_observation_space = single
+        if shared_memory and needs_no_arena(single):
+            raise ValueError(
+                "Using `AsyncVector(..., shared_memory=True)` caused an error, you can disable "
+                "this feature with `shared_memory=False` however this is slower."
+            )
+
+        self._engine = self._start(wait, cpu_affinity)
+        try:
+            reports = self._engine.reports(_deadline(start_timeout))
+            spaces = check_reports(self, reports)
+        except Late:
+            self._engine.end(0.0)
+            raise StepTimeoutError(
+                f"the environments were not built within `start_timeout={start_timeout}` seconds"
+            ) from None
+        except BaseException:
+            self._engine.close(None)
+            raise
+        first = reports[0][2]
+        self.metadata = {**first["metadata"], "autoreset_mode": self.autoreset_mode}
+        self.render_mode = first["render_mode"]
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.observation_space, _ = batched_observation_space(observation_mode, spaces)
+        self._bind()
+        self.closed = False
+
+    def _describe_single(
+        self, observation_space: Space[Any] | None, action_space: Space[Any] | None
+    ) -> dict[str, Space[Any]]:
+        """The spaces of one environment, built in this process if they are not given."""
+        if observation_space is None or action_space is None:
+            env = self.env_fns[0]()
+            try:
+                observation_space = observation_space or env.observation_space
+                action_space = action_space or env.action_space
+            finally:
+                env.close()
+        return {"observation_space": observation_space, "action_space": action_space}
+
+    def _start(self, wait: str, cpu_affinity: Sequence[int] | None) -> Engine:
+        quota = cpu_quota()
+        if wait == "auto" and quota is not None and quota < self.num_workers + 1:
+            # Time spent spinning would count against those who work.
+            wait = "block"
+        return Engine(
+            self.env_fns,
+            Layout(
+                self.single_observation_space if self.shared_memory else None,
+                self.single_action_space,
+                self.num_envs,
+                self.num_workers,
+            ),
+            multiprocessing.get_context(self.context)
+            if self.context is None or isinstance(self.context, str)
+            else self.context,
+            daemon=self.daemon,
+            name=type(self).__name__,
+            orders={
+                "observation_mode": self.observation_mode,
+                "observation_space": self.single_observation_space,
+                "action_space": self.single_action_space,
+                "autoreset_mode": self.autoreset_mode,
+            },
+            wait=wait,
+            polling=False,
+            cores=cpu_affinity,
+        )
+
+    def _bind(self) -> None:
+        """What a step uses, looked up once."""
+        engine = self._engine
+        self.processes = engine.processes
+        self.parent_pipes = [mailbox.connection for mailbox in engine.mailboxes]
+        self._observations = Observations(
+            self.single_observation_space, engine.layout, engine.arena, self.num_envs
+        )
+        self.observations = self._observations.initial()
+        self._put_actions = bind_action_writer(engine.layout, engine.arena, self.action_space)
+        self._deferred: tuple[Command, dict[int, bytes] | None, list[int] | None] | None = None
+        self._was_reset = np.zeros(self.num_envs, dtype=np.bool_)
+        self._over: np.ndarray | None = (
+            np.zeros(self.num_envs, dtype=np.bool_)
+            if self.autoreset_mode is AutoresetMode.DISABLED
+            else None
+        )
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:
+        """The seed of each sub-environment's generator."""
+        return self.get_attr("np_random_seed")
+
+    @property
+    def np_random(self) -> tuple[np.random.Generator, ...]:
+        """A copy of the random number generator of each sub-environment."""
+        return self.get_attr("np_random")
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[ObsType, dict[str, Any]]:
+        """Reset the sub-environments, or some of them; see :meth:`reset_async`."""
+        self.reset_async(seed=seed, options=options)
+        return self.reset_wait()
+
+    def reset_async(
+        self,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        """Begin to reset the sub-environments, or some of them.
+
+        Args:
+            seed: An integer of any type, from which environment ``i`` gets ``seed + i``; one
+                integer or None each; or None.
+            options: Handed to each reset. ``options["reset_mask"]``, a bool array of shape
+                ``(n,)``, says which environments are reset; it is not handed on, and
+                ``options`` stay as they were.
+
+        Raises:
+            AlreadyPendingCallError: Another call is pending.
+            ClosedEnvironmentError: :meth:`close` was called.
+            TypeError: The mask is no bool array.
+            ValueError: The number of seeds is not ``n``, the mask has another shape, selects
+                nothing, or leaves out an environment that was never reset.
+        """
+        self._check_open()
+        seeds = reset_seeds(seed, self.num_envs)
+        self._check_idle("reset_async", end="")
+        mask, options = reset_mask(options, self.num_envs)
+        envs = None if mask is None else np.flatnonzero(mask).tolist()
+        if mask is not None and not (self._was_reset | mask).all():
+            missing = np.flatnonzero(~(self._was_reset | mask)).tolist()
+            raise ValueError(
+                f"`options['reset_mask']` leaves out environments that were never reset: {missing}"
+            )
+        if seed is None and options is None:
+            self._send(Command.RESET, None, envs)
+        else:
+            arguments = {
+                env: dumps({"seed": seeds[env], "options": options})
+                for env in (range(self.num_envs) if envs is None else envs)
+            }
+            self._send(Command.RESET_BY_LETTER, arguments, envs)
+        self._reset_envs = slice(None) if mask is None else mask
+        self._state = AsyncState.WAITING_RESET
+
+    def reset_wait(self, timeout: float | None = None) -> tuple[ObsType, dict[str, Any]]:
+        """Wait for what :meth:`reset_async` began.
+
+        Args:
+            timeout: Seconds to wait; None for no limit.
+
+        Returns:
+            The batch of observations, also of environments that were left out, and the infos
+            of those that were reset.
+
+        Raises:
+            ClosedEnvironmentError: :meth:`close` was called.
+            NoAsyncCallError: :meth:`reset_async` was not called.
+            TimeoutError: The time is over. Late answers are dropped.
+        """
+        letters = self._collect(AsyncState.WAITING_RESET, "reset_wait", "reset_async", timeout)
+        self._was_reset[self._reset_envs] = True
+        if self._over is not None:
+            self._over[self._reset_envs] = False
+        return self._observe(letters), self._infos(letters)
+
+    def step(
+        self, actions: ActType
+    ) -> tuple[
+        ObsType,
+        npt.NDArray[np.float64],
+        npt.NDArray[np.bool_],
+        npt.NDArray[np.bool_],
+        dict[str, Any],
+    ]:
+        """Take one step in each sub-environment; see :meth:`step_async` and :meth:`step_wait`."""
+        self.step_async(actions)
+        return self.step_wait()
+
+    def step_async(self, actions: ActType) -> None:
+        """Begin to step the sub-environments.
+
+        Args:
+            actions: A batch of ``n`` actions, which may be changed as soon as this returns.
+                Each environment gets what :func:`gymvec.utils.iterate` yields; arrays are
+                C-contiguous, native and its own.
+
+        Raises:
+            AlreadyPendingCallError: Another call is pending.
+            AssertionError: Autoreset is disabled and an episode is over. Nothing was stepped.
+            ClosedEnvironmentError: :meth:`close` was called.
+            ValueError: There are not ``n`` actions. Nothing was stepped.
+        """
+        self._check_open()
+        self._check_idle("step_async")
+        if self._over is not None and self._over.any():
+            raise AssertionError(f"autoreset is disabled and episodes are over: {self._over}")
+        # A late environment may not have read its last action yet.
+        if not self._engine.late and self._put_actions(actions):
+            self._engine.send(Command.STEP, None)
+        else:
+            items = split_actions(self.action_space, actions, self.num_envs)
+            arguments = {env: dumps(action) for env, action in enumerate(items)}
+            self._send(Command.STEP_BY_LETTER, arguments, None)
+        self._state = AsyncState.WAITING_STEP
+
+    def step_wait(
+        self, timeout: float | None = None
+    ) -> tuple[
+        ObsType,
+        npt.NDArray[np.float64],
+        npt.NDArray[np.bool_],
+        npt.NDArray[np.bool_],
+        dict[str, Any],
+    ]:
+        """Wait for what :meth:`step_async` began.
+
+        Args:
+            timeout: Seconds to wait; None for no limit.
+
+        Returns:
+            The batch of observations, rewards (float64, shape ``(n,)``), terminations and
+            truncations (bool, shape ``(n,)``), and infos; all but the observations are always
+            the caller's own.
+
+        Raises:
+            ClosedEnvironmentError: :meth:`close` was called.
+            NoAsyncCallError: :meth:`step_async` was not called.
+            TimeoutError: The time is over. Late answers are dropped.
+        """
+        letters = self._collect(AsyncState.WAITING_STEP, "step_wait", "step_async", timeout)
+        rewards, terminations, truncations = self._engine.results.collect()
+        if self._over is not None:
+            np.logical_or(terminations, truncations, out=self._over)
+        return self._observe(letters), rewards, terminations, truncations, self._infos(letters)
+
+    def render(self) -> tuple[RenderFrame, ...] | None:
+        """The rendered frames of the sub-environments."""
+        return self.call("render")
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method of each sub-environment, or get its attribute; see :meth:`call_async`."""
+        self.call_async(name, *args, **kwargs)
+        return self.call_wait()
+
+    def call_async(self, name: str, *args: Any, **kwargs: Any) -> None:
+        """Begin to call a method of each sub-environment, or to get its attribute.
+
+        Args:
+            name: Name, looked up through the wrappers.
+            *args: Arguments of the method; each environment gets copies.
+            **kwargs: Keyword arguments of the method.
+
+        Raises:
+            AlreadyPendingCallError: Another call is pending.
+            ClosedEnvironmentError: :meth:`close` was called.
+            ValueError: ``name`` has a method of its own here, such as ``step``.
+        """
+        self._check_open()
+        self._check_idle("call_async")
+        if name in _OWN_METHODS:
+            raise ValueError(
+                f"Trying to call function `{name}` with `call`, use `{name}` directly instead."
+            )
+        argument = dumps((name, args, kwargs))
+        self._send(Command.CALL, dict.fromkeys(range(self.num_envs), argument), None)
+        self._state = AsyncState.WAITING_CALL
+
+    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
+        """Wait for what :meth:`call_async` began.
+
+        Args:
+            timeout: Seconds to wait; None for no limit.
+
+        Returns:
+            One result an environment.
+
+        Raises:
+            ClosedEnvironmentError: :meth:`close` was called.
+            NoAsyncCallError: :meth:`call_async` was not called.
+            TimeoutError: The time is over. Late answers are dropped.
+        """
+        letters = self._collect(AsyncState.WAITING_CALL, "call_wait", "call_async", timeout)
+        return tuple([letters[env] for env in range(self.num_envs)])
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Get an attribute of each sub-environment, looked up through the wrappers."""
+        return self.call(name)
+
+    def set_attr(self, name: str, values: list[Any] | tuple[Any, ...] | object) -> None:
+        """Set an attribute of each sub-environment.
+
+        Args:
+            name: Name; set on the outermost wrapper that has it.
+            values: A list or tuple with one value an environment, or one value for all; each
+                environment gets a copy.
+
+        Raises:
+            AlreadyPendingCallError: Another call is pending.
+            ClosedEnvironmentError: :meth:`close` was called.
+            ValueError: The length of the list or tuple is not ``n``.
+        """
+        self._check_open()
+        if not isinstance(values, (list, tuple)):
+            values = [values] * self.num_envs
+        if len(values) != self.num_envs:
+            raise ValueError(
+                "Values must be a list or tuple with length equal to the number of environments. "
+                f"Got `{len(values)}` values for {self.num_envs} environments."
+            )
+        self._check_idle("set_attr")
+        arguments = {env: dumps((name, value)) for env, value in enumerate(values)}
+        self._send(Command.SET_ATTR, arguments, None)
+        self._state = AsyncState.WAITING_CALL
+        self._collect(AsyncState.WAITING_CALL, "set_attr", "set_attr", None)
+
+    def close(self, timeout: float | None = None, terminate: bool = False) -> None:
+        """Close the sub-environments and end the workers. Always ends; a second call does nothing.
+
+        Args:
+            timeout: Seconds for a pending call and for the environments to close, 5 if None.
+                After that the processes are ended by SIGTERM and SIGKILL.
+            terminate: End the processes at once.
+
+        Raises:
+            Exception: What the first sub-environment raised whose ``close`` failed; all
+                workers are gone nevertheless.
+        """
+        try:
+            super().close(timeout=timeout, terminate=terminate)
+        finally:
+            self.closed = True
+
+    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
+        """Close the sub-environments and end the workers."""
+        if self._state != AsyncState.DEFAULT and not terminate:
+            logger.warn(
+                f"Calling `close` while waiting for a pending call to `{self._state.value}` "
+                "to complete."
+            )
+        self._state = AsyncState.DEFAULT
+        error = self._engine.close(0.0 if terminate else timeout)
+        if error is not None:
+            raise error
+
+    def __del__(self) -> None:
+        """End the workers of an environment that nobody closed."""
+        if not getattr(self, "closed", True):
+            self._engine.close(0.0)
+            self.closed = True
+
+    # --- what the calls above share ---
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ClosedEnvironmentError(
+                f"Trying to operate on `{type(self).__name__}`, after a call to `close()`."
+            )
+        self._engine.check_usable()
+
+    def _check_idle(self, name: str, end: str = ".") -> None:
+        if self._state != AsyncState.DEFAULT:
+            raise AlreadyPendingCallError(
+                f"Calling `{name}` while waiting for a pending call to `{self._state.value}` "
+                f"to complete{end}",
+                str(self._state.value),
+            )
+
+    def _send(
+        self, command: Command, arguments: dict[int, bytes] | None, envs: list[int] | None
+    ) -> None:
+        if self._engine.late:
+            # Within the time-out of the wait that follows.
+            self._deferred = (command, arguments, envs)
+        else:
+            self._engine.send(command, arguments, envs)
+
+    def _collect(
+        self, state: AsyncState, name: str, begin: str, timeout: float | None
+    ) -> dict[int, Any]:
+        """Wait for the answers of a pending call; the letters that came with them."""
+        self._check_open()
+        if self._state != state:
+            raise NoAsyncCallError(
+                f"Calling `{name}` without any prior call to `{begin}`.", state.value
+            )
+        engine = self._engine
+        deadline = _deadline(timeout)
+        try:
+            if self._deferred is not None:
+                engine.drop_late(deadline)
+                engine.send(*self._deferred)
+                self._deferred = None
+            letters = engine.collect(deadline)
+        except Late:
+            self._deferred = None
+            self._state = AsyncState.DEFAULT
+            engine.late = True
+            raise StepTimeoutError(
+                f"The call to `{name}` has timed out after {timeout} second(s)."
+            ) from None
+        except KeyboardInterrupt:
+            raise  # The call stays pending: it can be waited for again.
+        except BaseException:
+            self._state = AsyncState.DEFAULT
+            raise
+        self._state = AsyncState.DEFAULT
+        return letters
+
+    def _observe(self, letters: dict[int, Any]) -> Any:
+        for env, (others, _) in letters.items():
+            if others:
+                self._observations.keep(env, others)
+        self.observations = self._observations.batch(self.copy)
+        return self.observations
+
+    def _infos(self, letters: dict[int, Any]) -> dict[str, Any]:
+        by_letter = {env: infos for env, (_, infos) in letters.items() if infos}
+        slots = self._engine.info_slots
+        if type(self)._add_info is VectorEnv._add_info:
+            return slots.gather(by_letter, self._engine.sent)
+        gathered: dict[str, Any] = {}
+        for env, info in slots.items(by_letter, self._engine.sent):
+            gathered = self._add_info(gathered, info, env)
+        return gathered
+
+
+def _positive(value: int | None, name: str) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+        raise ValueError(f"`{name}` must be an integer or None, got {type(value)}.")
+    if value < 1:
+        raise ValueError(f"`{name}` must be a positive or None, got {value}.")
+    return int(value)
+
+
+def _deadline(timeout: float | None) -> float | None:
+    return None if timeout is None else time.monotonic() + timeout

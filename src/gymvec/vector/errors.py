@@ -1,0 +1,118 @@
+"""What a dead, late or failing environment raises in the parent."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import signal
+import traceback
+from typing import Any
+
+from gymvec.vector.mail import dumps
+
+__all__ = ["StepTimeoutError", "WorkerDiedError", "WorkerTraceback", "pack_error", "unpack_error"]
+
+
+class StepTimeoutError(multiprocessing.TimeoutError, TimeoutError):
+    """A call took longer than its time-out. Both kinds of TimeoutError that callers catch."""
+
+
+class WorkerDiedError(RuntimeError):
+    """A worker process ended while its environments were in use.
+
+    Attributes:
+        env_indices: The environments it had.
+        exitcode: Its exit code; negative for the number of the signal that ended it.
+    """
+
+    def __init__(self, env_indices: list[int], exitcode: int | None) -> None:
+        self.env_indices = env_indices
+        self.exitcode = exitcode
+        super().__init__(
+            f"the worker of environments {env_indices} {_how_it_ended(exitcode)}. The vector "
+            "environment cannot go on; call `close()`"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.env_indices, self.exitcode)
+
+
+def _how_it_ended(exitcode: int | None) -> str:
+    if exitcode is None or exitcode >= 0:
+        return f"exited with code {exitcode}"
+    try:
+        name = signal.Signals(-exitcode).name
+    except ValueError:
+        name = f"signal {-exitcode}"
+    hint = " (the system may have run out of memory)" if name == "SIGKILL" else ""
+    return f"was ended by {name}{hint}"
+
+
+class WorkerTraceback(Exception):
+    """The cause of an exception that came from a worker: the traceback there, as text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        super().__init__(text)
+
+    def __str__(self) -> str:
+        return f"\n\n{self.text}"
+
+
+def pack_error(error: BaseException) -> tuple[bytes | None, str, str]:
+    """An exception as it travels: pickled if that is possible, its name, and its traceback."""
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    name = f"{type(error).__module__}.{type(error).__qualname__}: {_text_of(error)}"
+    return _pickled(error), name, text
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"<its str() raised {type(failure).__name__}>"
+
+
+def _pickled(error: BaseException) -> bytes | None:
+    try:
+        letter = dumps((type(error), error.args, vars(error)))
+    except Exception:
+        try:
+            # Its attributes may be what cannot travel.
+            letter = dumps((type(error), error.args, {}))
+        except Exception:
+            return None
+    return letter
+
+
+def _rebuild(letter: bytes) -> BaseException:
+    # Without calling __init__, whose arguments need not be `args`.
+    kind, args, attributes = pickle.loads(letter)
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    if not isinstance(error, BaseException):
+        raise TypeError(f"{kind} is no exception")
+    return error
+
+
+def unpack_error(packed: tuple[bytes | None, str, str], also: list[int]) -> BaseException:
+    """The exception to raise in the parent, with the worker's traceback as its cause.
+
+    Args:
+        packed: What :func:`pack_error` made.
+        also: Other environments that failed in the same call; named in the cause.
+    """
+    letter, name, text = packed
+    error: BaseException | None = None
+    if letter is not None:
+        try:
+            error = _rebuild(letter)
+        except Exception as failure:
+            text += f"\nIt could not be rebuilt here: {type(failure).__name__}: {failure}\n"
+    if error is None:
+        error = RuntimeError(f"an environment raised an exception that cannot travel: {name}")
+    if also:
+        text += f"\nEnvironments {also} failed in the same call.\n"
+    error.__cause__ = WorkerTraceback(text)
+    return error

@@ -1,0 +1,72 @@
+"""The batch of observations in the parent: blocks in the arena, and what came by letter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gymnasium import Space
+
+from gymvec.utils import create_empty_array
+from gymvec.vector.arena import Arena, Layout
+from gymvec.vector.rows import bind_reader, bind_stacker, is_array_leaf, leaves
+
+__all__ = ["Observations", "needs_no_arena"]
+
+
+def needs_no_arena(space: Space[Any]) -> bool:
+    """Whether a space has leaves and none of them can lie in shared memory."""
+    kinds = [is_array_leaf(leaf) for _, leaf in leaves(space)]
+    return len(kinds) > 0 and not any(kinds)
+
+
+class Observations:
+    """The latest observation of every environment.
+
+    Args:
+        space: Observation space of a single environment.
+        layout: What lies where in the arena.
+        arena: The arena.
+        num_envs: Number of environments.
+    """
+
+    def __init__(self, space: Space[Any], layout: Layout, arena: Arena, num_envs: int) -> None:
+        self._space = space
+        self._num_envs = num_envs
+        self._shared = layout.observation_space is not None
+        if self._shared:
+            blocks = layout.observation_blocks(arena)
+            self._read = bind_reader(space, blocks, num_envs)
+            others = sum(not is_array_leaf(leaf) for _, leaf in leaves(space))
+            self._others: list[list[Any]] = [[None] * num_envs for _ in range(others)]
+            if self._others:
+                for i, leaf in enumerate(_other_leaves(space)):
+                    empty = create_empty_array(leaf, n=num_envs)
+                    if empty is not None:
+                        self._others[i] = list(empty)
+        else:
+            self._stack = bind_stacker(space, num_envs)
+            self._items: list[Any] = [None] * num_envs
+
+    def initial(self) -> Any:
+        """The batch before the first reset."""
+        if self._shared:
+            return self._read(self._others, False)
+        return create_empty_array(self._space, n=self._num_envs)
+
+    def keep(self, env: int, others: list[Any]) -> None:
+        """Take what came by letter for one environment, in the order of the leaves."""
+        if not self._shared:
+            (self._items[env],) = others
+            return
+        for items, value in zip(self._others, others, strict=True):
+            items[env] = value
+
+    def batch(self, copy: bool) -> Any:
+        """The batch; with ``copy`` the caller's own at every depth."""
+        if self._shared:
+            return self._read(self._others, copy)
+        return self._stack(self._items)
+
+
+def _other_leaves(space: Space[Any]) -> list[Space[Any]]:
+    return [leaf for _, leaf in leaves(space) if not is_array_leaf(leaf)]

@@ -1,0 +1,261 @@
+"""The worker's side: wait for commands, step environments, write, answer."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from gymnasium import Env, Space
+from gymnasium.spaces.utils import is_space_dtype_shape_equiv
+from gymnasium.vector.vector_env import AutoresetMode
+
+from gymvec import _bell, _steps
+from gymvec._serve import Stepper, serve_pass
+from gymvec._slots import SlotWriter
+from gymvec._steps import StepBlocks
+from gymvec.utils import CloudpickleWrapper
+from gymvec.vector.actions import bind_action_reader
+from gymvec.vector.arena import Arena, Layout
+from gymvec.vector.copies import keep_observation
+from gymvec.vector.errors import pack_error
+from gymvec.vector.mail import Mailbox, Subject, dumps
+from gymvec.vector.rows import bind_writer
+
+__all__ = ["Command", "Orders", "run_worker"]
+
+# How long a worker with unwritten letters waits for the pipe before it looks at its bell.
+_FLUSH_SECONDS = 0.001
+_MODES = {
+    AutoresetMode.NEXT_STEP: _steps.NEXT_STEP,
+    AutoresetMode.SAME_STEP: _steps.SAME_STEP,
+    AutoresetMode.DISABLED: _steps.DISABLED,
+}
+
+
+class Command(IntEnum):
+    """What the parent asks of an environment. The letter that some come with is a dict from
+    environment to pickled arguments."""
+
+    STEP = 0  # the action is in the arena
+    STEP_BY_LETTER = 1
+    RESET = 2  # without seed and options
+    RESET_BY_LETTER = 3
+    CALL = 4
+    SET_ATTR = 5
+    CLOSE = 6
+
+
+@dataclass
+class Orders:
+    """All that a worker needs to know, handed to its process."""
+
+    index: int
+    parent_pid: int
+    arena: Arena
+    layout: Layout
+    env_fns: CloudpickleWrapper
+    connection: Any
+    unused: list[Any]
+    observation_mode: str | tuple[Space, Space]
+    observation_space: Space[Any]
+    action_space: Space[Any]
+    autoreset_mode: AutoresetMode
+    wait: str
+    polling: bool
+    core: int | None
+
+
+def run_worker(orders: Orders) -> None:
+    """The target of a worker process."""
+    # The parent alone decides what Ctrl-C ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for connection in orders.unused:
+        connection.close()
+    if orders.core is not None:
+        os.sched_setaffinity(0, {orders.core})
+    part = orders.layout.slices[orders.index]
+    bell = _bell.Worker(
+        orders.arena.buffer,
+        orders.layout.hub,
+        part.lane,
+        part.size,
+        wait=orders.wait,
+        polling=orders.polling,
+    )
+    bell.watch_parent(orders.parent_pid)
+    mailbox = Mailbox(orders.connection)
+    _Worker(orders, bell, mailbox).run()
+
+
+class _Worker:
+    def __init__(self, orders: Orders, bell: _bell.Worker, mailbox: Mailbox) -> None:
+        self._bell = bell
+        self._mailbox = mailbox
+        self._part = orders.layout.slices[orders.index]
+        self._first = self._part.start
+        self._orders = orders
+        self._letters = self._part.letters.view(orders.arena)
+        self._outbox: list[tuple[int, Subject, Any]] = []
+        self._inbox: dict[int, bytes] = {}
+        self._envs: list[Env | None] = [None] * self._part.size
+        self._open = self._part.size
+        self._stepper: Stepper | None = None
+        self._actions: Any = None
+
+    def run(self) -> None:
+        """Serve until every environment is closed."""
+        reports = self._build()
+        self._mailbox.post(dumps(reports))
+        commands: dict[int, Callable[[int], None]] = {Command.CLOSE: self._close}
+        if not any(subject is Subject.ERROR for _, subject, _ in reports):
+            commands |= self._bind()
+        bell = self._bell
+        while self._open > 0:
+            self._rest()
+            serve_pass(bell, self._stepper, Command.STEP, self._actions, commands, self._fail)
+            bell.flush()
+            if self._outbox:
+                self._post_outbox()
+        while not self._mailbox.flush():
+            self._mailbox.wait(1.0)
+
+    def _rest(self) -> None:
+        """Wait for the bell; meanwhile write what the pipe did not take at first."""
+        while not self._mailbox.flush():
+            self._mailbox.wait(_FLUSH_SECONDS)
+            if self._bell.wait(0):
+                return
+        self._bell.wait()
+
+    # --- letters ---
+
+    def _send(self, env: int, content: Any, schema: Any = None) -> None:
+        """Announce a letter with the answer that comes next, and write it after the pass."""
+        self._letters[env] = True
+        if schema is not None:
+            self._outbox.append((self._first + env, Subject.SCHEMA, schema))
+        self._outbox.append((self._first + env, Subject.ANSWER, content))
+
+    def _fail(self, env: int, error: BaseException) -> None:
+        self._letters[env] = True
+        self._outbox.append((self._first + env, Subject.ERROR, pack_error(error)))
+
+    def _post_outbox(self) -> None:
+        outbox, self._outbox = self._outbox, []
+        try:
+            letter = dumps(outbox)
+        except BaseException:
+            letter = dumps([self._that_can_travel(*part) for part in outbox])
+        self._mailbox.post(letter)
+
+    def _that_can_travel(self, env: int, subject: Subject, content: Any) -> tuple[int, Subject, Any]:
+        try:
+            dumps(content)
+        except BaseException as error:
+            failure = RuntimeError(
+                f"what environment {env} returned cannot be pickled: {type(error).__name__}: {error}"
+            )
+            return env, Subject.ERROR, pack_error(failure)
+        return env, subject, content
+
+    def _argument_of(self, env: int) -> Any:
+        """What the parent sent with the command of an environment, unpickled anew for each."""
+        index = self._first + env
+        while index not in self._inbox:
+            letter = self._mailbox.receive()
+            if letter is None:
+                self._mailbox.wait(1.0)
+            else:
+                self._inbox.update(pickle.loads(letter))
+        return pickle.loads(self._inbox.pop(index))
+
+    # --- environments ---
+
+    def _build(self) -> Any:
+        """Make the environments; what to tell the parent about them."""
+        orders = self._orders
+        reports = []
+        for i, env_fn in enumerate(orders.env_fns.fn):
+            try:
+                env = self._envs[i] = env_fn()
+                reports.append((self._first + i, Subject.ANSWER, self._describe(env)))
+            except BaseException as error:
+                reports.append((self._first + i, Subject.ERROR, pack_error(error)))
+                return reports
+        return reports
+
+    def _describe(self, env: Env) -> dict[str, Any]:
+        orders = self._orders
+        if orders.observation_mode == "same":
+            same = orders.observation_space == env.observation_space
+        else:
+            same = is_space_dtype_shape_equiv(orders.observation_space, env.observation_space)
+        return {
+            "same_observation_space": same,
+            "same_action_space": orders.action_space == env.action_space,
+            "observation_space": (
+                env.observation_space if orders.observation_mode == "different" else None
+            ),
+            "metadata": dict(env.metadata),
+            "render_mode": env.render_mode,
+        }
+
+    def _bind(self) -> dict[int, Callable[[int], None]]:
+        """What to do at each command but a plain step and the last."""
+        arena, layout, part = self._orders.arena, self._orders.layout, self._part
+        blocks = layout.observation_blocks(arena)
+        self._actions = bind_action_reader(layout, arena)
+        self._stepper = stepper = Stepper(
+            self._envs,
+            [
+                _hand_back
+                if layout.observation_space is None
+                else bind_writer(env.observation_space, blocks, self._first + i)
+                for i, env in enumerate(self._envs)
+            ],
+            StepBlocks(
+                part.rewards.view(arena),
+                part.terminations.view(arena),
+                part.truncations.view(arena),
+                first=part.start,
+            ),
+            self._letters,
+            SlotWriter(layout.info_slots.view(arena)[part.start : part.stop]),
+            _MODES[self._orders.autoreset_mode],
+            self._first,
+            keep_observation,
+            self._send,
+        )
+        return {
+            Command.STEP_BY_LETTER: lambda env: stepper.step(env, self._argument_of(env)),
+            Command.RESET: stepper.reset,
+            Command.RESET_BY_LETTER: lambda env: stepper.reset(env, **self._argument_of(env)),
+            Command.CALL: self._call,
+            Command.SET_ATTR: self._set_attr,
+        }
+
+    def _call(self, env: int) -> None:
+        name, args, kwargs = self._argument_of(env)
+        attribute = self._envs[env].get_wrapper_attr(name)
+        self._send(env, attribute(*args, **kwargs) if callable(attribute) else attribute)
+
+    def _set_attr(self, env: int) -> None:
+        self._letters[env] = False
+        name, value = self._argument_of(env)
+        self._envs[env].set_wrapper_attr(name, value)
+
+    def _close(self, env: int) -> None:
+        self._letters[env] = False
+        self._open -= 1
+        closing, self._envs[env] = self._envs[env], None
+        if closing is not None:
+            closing.close()
+
+
+def _hand_back(observation: Any) -> list[Any]:
+    return [observation]

@@ -1,0 +1,15 @@
+"""Settings of all tests: hypothesis profiles."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# The checks that look at time say nothing on a machine that others share.
+_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+settings.register_profile("default", max_examples=60, deadline=None, suppress_health_check=_SLOW)
+settings.register_profile("ci", parent=settings.get_profile("default"), max_examples=200,
+                          derandomize=True)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default")
+)
