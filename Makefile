@@ -73,7 +73,7 @@ HAS_THREAD := $(shell echo 'int main(void) { return 0; }' \
 C_PROGRAMS := $(C_TESTS:csrc/%.c=build/c/%.plain) $(C_TESTS:csrc/%.c=build/c/%.address) \
 	$(if $(HAS_THREAD),$(patsubst csrc/%.c,build/c/%.thread,$(filter %/test_bell.c,$(C_TESTS))))
 # Hand-overs; ThreadSanitizer makes each of them many times slower.
-ARGUMENTS_test_bell.thread := 20000
+ARGUMENTS_test_bell.thread := 10000
 
 test-c: $(C_PROGRAMS) ## Run the C tests: plain, with sanitizers of addresses and of threads
 	$(foreach program,$^,$(program) $(ARGUMENTS_$(notdir $(program))) &&) true
@@ -108,7 +108,7 @@ conformance: $(VENV)/with-test ## Run Gymnasium's own tests on gymvec: make conf
 lint: $(VENV)/with-lint ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/cython-lint src
+	PATH="$(abspath $(BIN)):$$PATH" cython-lint src
 	$(BIN)/clang-format --dry-run --Werror $(C_CODE) $(C_HEADERS) $(C_TESTS)
 	$(BIN)/mypy
 

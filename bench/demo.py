@@ -18,25 +18,10 @@ from timeit import Timer
 import gymnasium
 import gymnasium.vector.utils
 import numpy as np
-from gymnasium.vector import sync_vector_env
 
-import gymvec.utils
+import gymvec
 
 NUM_ENVS = 64
-
-
-@contextlib.contextmanager
-def gymvec_inside():
-    """gymvec's functions where SyncVectorEnv looks for Gymnasium's."""
-    names = [name for name in gymvec.utils.__all__ if hasattr(sync_vector_env, name)]
-    originals = {name: getattr(sync_vector_env, name) for name in names}
-    for name in names:
-        setattr(sync_vector_env, name, getattr(gymvec.utils, name))
-    try:
-        yield
-    finally:
-        for name, original in originals.items():
-            setattr(sync_vector_env, name, original)
 
 
 def run(envs, actions):
@@ -55,7 +40,7 @@ def run_both(actions, at_once=100):
     Returns:
         For each way, all that reset and steps return, and the median.
     """
-    ways = contextlib.nullcontext, gymvec_inside
+    ways = contextlib.nullcontext, gymvec.installation
     trajectories, times, vector_envs = ([], []), ([], []), []
     for way, trajectory in zip(ways, trajectories, strict=True):
         with way():

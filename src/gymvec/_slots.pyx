@@ -11,7 +11,7 @@ from cpython.bool cimport PyBool_Check
 from cpython.dict cimport PyDict_CheckExact, PyDict_Next
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.long cimport PyLong_CheckExact
-from cpython.object cimport Py_TYPE, PyObject, PyTypeObject
+from cpython.object cimport Py_TYPE, PyObject
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
@@ -265,8 +265,12 @@ cdef class SlotWriter:
         return number, schema.signature
 
 
-def same_schema(cnp.ndarray slots not None, cnp.ndarray table not None, cnp.ndarray workers not None,
-                cnp.ndarray out not None):
+def same_schema(
+    cnp.ndarray slots not None,
+    cnp.ndarray table not None,
+    cnp.ndarray workers not None,
+    cnp.ndarray out not None,
+):
     """Translate the numbers in all slots to those of the parent.
 
     Args:
