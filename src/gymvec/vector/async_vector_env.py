@@ -134,6 +134,8 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             ValueError: An argument has a value that is not among those above, or an observation
                 of custom spaces alone cannot lie in shared memory.
         """
+        # Until the end there is nothing to close.
+        self.closed = True
         if worker is not None:
             raise ValueError(
                 "gymvec.AsyncVectorEnv has its own worker. For a `worker` of your own use "
@@ -143,6 +145,8 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             raise ValueError("expected at least one function in `env_fns`, got none")
         if wait not in _WAIT_MODES:
             raise ValueError(f"expected `wait` to be one of {_WAIT_MODES}, got {wait!r}")
+        if cpu_affinity is not None and len(cpu_affinity) == 0:
+            raise ValueError("expected at least one core in `cpu_affinity`, or None")
         self.env_fns = env_fns
         self.shared_memory = shared_memory
         self.copy = copy
@@ -159,9 +163,6 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             self.max_concurrency or self.num_envs,
         )
         self._state = AsyncState.DEFAULT
-        # Set at the end: until then there is nothing to close.
-        self.closed = True
-
         description = self._describe_single(observation_space, action_space)
         if not isinstance(observation_mode, str):
             _, single = batched_observation_space(observation_mode, [])
@@ -506,7 +507,11 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
                 "to complete."
             )
         self._state = AsyncState.DEFAULT
-        error = self._engine.close(0.0 if terminate else timeout)
+        try:
+            error = self._engine.close(0.0 if terminate else timeout)
+        finally:
+            # They keep the arena. What else does is the caller's, or `observations`.
+            del self._observations, self._put_actions
         if error is not None:
             raise error
 

@@ -127,16 +127,20 @@ class Engine:
         self.workers = Workers()
         # Before a process is forked: what concerns it is not this engine.
         _engines.add(self)
-        self.workers.start(
-            env_fns,
-            layout,
-            self.arena,
-            context,
-            daemon=daemon,
-            name=name,
-            cores=cores,
-            orders={"wait": wait, "polling": polling, **orders},
-        )
+        try:
+            self.workers.start(
+                env_fns,
+                layout,
+                self.arena,
+                context,
+                daemon=daemon,
+                name=name,
+                cores=cores,
+                orders={"wait": wait, "polling": polling, **orders},
+            )
+        except BaseException:
+            self.end(0.0)
+            raise
 
     @property
     def busy(self) -> bool:
