@@ -21,7 +21,7 @@ import gymvec
 from gymvec import _bell
 from gymvec.vector import async_vector_env
 from gymvec.vector.engine import Engine
-from gymvec.vector.mail import Mailbox, dumps
+from gymvec.vector.mail import Mailbox, Subject, dumps
 
 WORKERS = (1, 2, 4, 8, 16, 32, 64)
 MOST_A_WORKER = 2000
@@ -59,10 +59,11 @@ class OneProcess(Engine):
             "metadata": {},
             "render_mode": None,
         }
-        Mailbox(theirs).post(dumps([(env, False, description) for env in range(len(part))]))
+        envs = range(part.start, part.stop)
+        Mailbox(theirs).post(dumps([(env, Subject.ANSWER, description) for env in envs]))
         self.mailboxes.append(Mailbox(ours))
         self.processes.append(Absent())
-        half = _bell.Worker(self.arena.buffer, self.layout.hub, part.lane, len(part))
+        half = _bell.Worker(self.arena.buffer, self.layout.hub, part.lane, len(envs))
         self.__dict__.setdefault("halves", []).append(half)
 
     def end(self, seconds):

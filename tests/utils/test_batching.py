@@ -47,12 +47,20 @@ def test_samples_of_the_batch(name):
         assert_same(actual.sample(), expected.sample())
 
 
+def generators(space):
+    """The generators of a space and of all spaces inside it."""
+    inner = getattr(space, "spaces", ())
+    inner = inner.values() if isinstance(inner, dict) else inner
+    return [space.np_random, *(one for subspace in inner for one in generators(subspace))]
+
+
 @pytest.mark.parametrize("name", [name for name in zoo.ZOO if name != "box longdouble"])
 def test_the_generator_is_copied(name):
     space = zoo.make(name)
     untouched = deepcopy(space)
     batch = ours.batch_space(space, 2)
     assert_same_space(space, untouched)
+    assert not set(map(id, generators(space))) & set(map(id, generators(batch)))
     batch.sample()
     assert_same_space(space, untouched)
     fresh = ours.batch_space(space, 2)

@@ -229,7 +229,7 @@ class TestOneOf:
         assert memory[2]["a"][:] == [0, 0, 7, 8]
 
     @pytest.mark.parametrize("value, error", [
-        ((2, 0), ValueError), ((-1, 0), ValueError), ((10**30, 0), ValueError),
+        ((2, 0), ValueError), ((-2, 0), ValueError), ((-1, np.ones(2)), ValueError), ((10**30, 0), ValueError),
         ((0.0, 0), TypeError), (("a", 0), TypeError), ((None, 0), TypeError),
         ((1, [1.0]), ValueError), ((1, [1.0, 2.0, 3.0]), ValueError), ((0,), ValueError),
         ((0, 1, 2), ValueError), (3, TypeError), (None, TypeError), ((0, "a"), ValueError),

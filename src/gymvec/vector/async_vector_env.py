@@ -19,8 +19,8 @@ from gymvec.utils import batch_space
 from gymvec.vector.actions import bind_action_writer, split_actions
 from gymvec.vector.arena import Layout
 from gymvec.vector.cores import cpu_quota, usable_cores
-from gymvec.vector.engine import Engine, Late
-from gymvec.vector.errors import StepTimeoutError
+from gymvec.vector.engine import Answers, Engine, Late
+from gymvec.vector.errors import StepTimeoutError, WorkerDiedError
 from gymvec.vector.mail import dumps
 from gymvec.vector.observations import Observations, needs_no_arena
 from gymvec.vector.requests import reset_mask, reset_seeds
@@ -32,6 +32,10 @@ __all__ = ["AsyncVectorEnv"]
 # What `call` must not be used for.
 _OWN_METHODS = ("reset", "step", "close", "_setattr", "_check_spaces")
 _WAIT_MODES = ("auto", "spin", "block")
+# Before Python 3.12 looking up a member of an enumeration takes as long as collecting a step.
+_IDLE = AsyncState.DEFAULT
+_STEPPING = AsyncState.WAITING_STEP
+_STEP = Command.STEP
 
 
 class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]):
@@ -155,7 +159,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             _positive(num_workers, "num_workers") or usable_cores(),
             self.max_concurrency or self.num_envs,
         )
-        self._state = AsyncState.DEFAULT
+        self._state = _IDLE
         # Set at the end: until then there is nothing to close.
         self.closed = True
 
@@ -201,8 +205,10 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         if observation_space is None or action_space is None:
             env = self.env_fns[0]()
             try:
-                observation_space = observation_space or env.observation_space
-                action_space = action_space or env.action_space
+                if observation_space is None:
+                    observation_space = env.observation_space
+                if action_space is None:
+                    action_space = env.action_space
             finally:
                 env.close()
         return {"observation_space": observation_space, "action_space": action_space}
@@ -239,20 +245,17 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
     def _bind(self) -> None:
         """What a step uses, looked up once."""
         engine = self._engine
-        self.processes = engine.processes
-        self.parent_pipes = [mailbox.connection for mailbox in engine.mailboxes]
+        self.processes = engine.workers.processes
+        self.parent_pipes = [mailbox.connection for mailbox in engine.workers.mailboxes]
         self._observations = Observations(
             self.single_observation_space, engine.layout, engine.arena, self.num_envs
         )
         self.observations = self._observations.initial()
         self._put_actions = bind_action_writer(engine.layout, engine.arena, self.action_space)
+        # A call that is sent once late environments have answered, and what they are late with.
         self._deferred: tuple[Command, dict[int, bytes] | None, list[int] | None] | None = None
+        self._late_state = AsyncState.DEFAULT
         self._was_reset = np.zeros(self.num_envs, dtype=np.bool_)
-        self._over: np.ndarray | None = (
-            np.zeros(self.num_envs, dtype=np.bool_)
-            if self.autoreset_mode is AutoresetMode.DISABLED
-            else None
-        )
 
     @property
     def np_random_seed(self) -> tuple[int, ...]:
@@ -305,16 +308,14 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             raise ValueError(
                 f"`options['reset_mask']` leaves out environments that were never reset: {missing}"
             )
-        if seed is None and options is None:
-            self._send(Command.RESET, None, envs)
-        else:
+        command, arguments = Command.RESET, None
+        if seed is not None or options is not None:
+            command = Command.RESET_BY_LETTER
             arguments = {
                 env: dumps({"seed": seeds[env], "options": options})
                 for env in (range(self.num_envs) if envs is None else envs)
             }
-            self._send(Command.RESET_BY_LETTER, arguments, envs)
-        self._reset_envs = slice(None) if mask is None else mask
-        self._state = AsyncState.WAITING_RESET
+        self._begin(AsyncState.WAITING_RESET, command, arguments, envs)
 
     def reset_wait(self, timeout: float | None = None) -> tuple[ObsType, dict[str, Any]]:
         """Wait for what :meth:`reset_async` began.
@@ -332,10 +333,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             TimeoutError: The time is over. Late answers are dropped.
         """
         letters = self._collect(AsyncState.WAITING_RESET, "reset_wait", "reset_async", timeout)
-        self._was_reset[self._reset_envs] = True
-        if self._over is not None:
-            self._over[self._reset_envs] = False
-        return self._observe(letters), self._infos(letters)
+        return self._observe(), self._infos(letters)
 
     def step(
         self, actions: ActType
@@ -366,16 +364,19 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         """
         self._check_open()
         self._check_idle("step_async")
-        if self._over is not None and self._over.any():
-            raise AssertionError(f"autoreset is disabled and episodes are over: {self._over}")
+        late = self._engine.late
+        # Of late environments the workers know.
+        if self.autoreset_mode is AutoresetMode.DISABLED and not late:
+            over = np.logical_or(*self._engine.results.collect()[1:])
+            if over.any():
+                raise AssertionError(f"autoreset is disabled and episodes are over: {over}")
         # A late environment may not have read its last action yet.
-        if not self._engine.late and self._put_actions(actions):
-            self._engine.send(Command.STEP, None)
+        if not late and self._put_actions(actions):
+            self._begin(_STEPPING, _STEP, None, None)
         else:
             items = split_actions(self.action_space, actions, self.num_envs)
             arguments = {env: dumps(action) for env, action in enumerate(items)}
-            self._send(Command.STEP_BY_LETTER, arguments, None)
-        self._state = AsyncState.WAITING_STEP
+            self._begin(_STEPPING, Command.STEP_BY_LETTER, arguments, None)
 
     def step_wait(
         self, timeout: float | None = None
@@ -401,11 +402,9 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             NoAsyncCallError: :meth:`step_async` was not called.
             TimeoutError: The time is over. Late answers are dropped.
         """
-        letters = self._collect(AsyncState.WAITING_STEP, "step_wait", "step_async", timeout)
+        letters = self._collect(_STEPPING, "step_wait", "step_async", timeout)
         rewards, terminations, truncations = self._engine.results.collect()
-        if self._over is not None:
-            np.logical_or(terminations, truncations, out=self._over)
-        return self._observe(letters), rewards, terminations, truncations, self._infos(letters)
+        return self._observe(), rewards, terminations, truncations, self._infos(letters)
 
     def render(self) -> tuple[RenderFrame, ...] | None:
         """The rendered frames of the sub-environments."""
@@ -436,8 +435,8 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
                 f"Trying to call function `{name}` with `call`, use `{name}` directly instead."
             )
         argument = dumps((name, args, kwargs))
-        self._send(Command.CALL, dict.fromkeys(range(self.num_envs), argument), None)
-        self._state = AsyncState.WAITING_CALL
+        arguments = dict.fromkeys(range(self.num_envs), argument)
+        self._begin(AsyncState.WAITING_CALL, Command.CALL, arguments, None)
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Wait for what :meth:`call_async` began.
@@ -483,8 +482,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             )
         self._check_idle("set_attr")
         arguments = {env: dumps((name, value)) for env, value in enumerate(values)}
-        self._send(Command.SET_ATTR, arguments, None)
-        self._state = AsyncState.WAITING_CALL
+        self._begin(AsyncState.WAITING_CALL, Command.SET_ATTR, arguments, None)
         self._collect(AsyncState.WAITING_CALL, "set_attr", "set_attr", None)
 
     def close(self, timeout: float | None = None, terminate: bool = False) -> None:
@@ -506,12 +504,12 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Close the sub-environments and end the workers."""
-        if self._state != AsyncState.DEFAULT and not terminate:
+        if self._state is not _IDLE and not terminate:
             logger.warn(
                 f"Calling `close` while waiting for a pending call to `{self._state.value}` "
                 "to complete."
             )
-        self._state = AsyncState.DEFAULT
+        self._state = _IDLE
         error = self._engine.close(0.0 if terminate else timeout)
         if error is not None:
             raise error
@@ -532,28 +530,42 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         self._engine.check_usable()
 
     def _check_idle(self, name: str, end: str = ".") -> None:
-        if self._state != AsyncState.DEFAULT:
+        if self._state is not _IDLE:
             raise AlreadyPendingCallError(
                 f"Calling `{name}` while waiting for a pending call to `{self._state.value}` "
                 f"to complete{end}",
                 str(self._state.value),
             )
 
-    def _send(
-        self, command: Command, arguments: dict[int, bytes] | None, envs: list[int] | None
+    def _begin(
+        self,
+        state: AsyncState,
+        command: Command,
+        arguments: dict[int, bytes] | None,
+        envs: list[int] | None,
     ) -> None:
-        if self._engine.late:
-            # Within the time-out of the wait that follows.
-            self._deferred = (command, arguments, envs)
-        else:
-            self._engine.send(command, arguments, envs)
+        """Send a command, or keep it until late environments have answered."""
+        engine = self._engine
+        try:
+            if engine.late:
+                # Within the time-out of the wait that follows.
+                self._deferred = (command, arguments, envs)
+            else:
+                engine.send(command, arguments, envs)
+        finally:
+            # Ctrl-C may have come after the command was sent.
+            if engine.busy or self._deferred is not None:
+                self._state = state
 
     def _collect(
         self, state: AsyncState, name: str, begin: str, timeout: float | None
     ) -> dict[int, Any]:
-        """Wait for the answers of a pending call; the letters that came with them."""
+        """Wait for the answers of a pending call; the letters that came with them.
+
+        What else interrupts the wait, above all Ctrl-C, leaves the call pending.
+        """
         self._check_open()
-        if self._state != state:
+        if self._state is not state:
             raise NoAsyncCallError(
                 f"Calling `{name}` without any prior call to `{begin}`.", state.value
             )
@@ -561,29 +573,40 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         deadline = _deadline(timeout)
         try:
             if self._deferred is not None:
-                engine.drop_late(deadline)
+                self._take(self._late_state, engine.drop_late(deadline))
                 engine.send(*self._deferred)
                 self._deferred = None
-            letters = engine.collect(deadline)
+            answers = engine.collect(deadline)
         except Late:
+            if self._deferred is None:
+                self._late_state = state
             self._deferred = None
-            self._state = AsyncState.DEFAULT
+            self._state = _IDLE
             engine.late = True
             raise StepTimeoutError(
                 f"The call to `{name}` has timed out after {timeout} second(s)."
             ) from None
-        except KeyboardInterrupt:
-            raise  # The call stays pending: it can be waited for again.
-        except BaseException:
-            self._state = AsyncState.DEFAULT
+        except WorkerDiedError:
+            self._state = _IDLE
             raise
-        self._state = AsyncState.DEFAULT
-        return letters
+        self._take(state, answers)
+        self._state = _IDLE
+        if answers.failures:
+            raise answers.error
+        return answers.letters
 
-    def _observe(self, letters: dict[int, Any]) -> Any:
-        for env, (others, _) in letters.items():
-            if others:
-                self._observations.keep(env, others)
+    def _take(self, state: AsyncState, answers: Answers) -> None:
+        """Note where the environments are now, also after a call that failed or came late."""
+        if state is AsyncState.WAITING_RESET:
+            for env in self._engine.recipients:
+                if env not in answers.failures:
+                    self._was_reset[env] = True
+        if state is not AsyncState.WAITING_CALL:
+            for env, (others, _) in answers.letters.items():
+                if others:
+                    self._observations.keep(env, others)
+
+    def _observe(self) -> Any:
         self.observations = self._observations.batch(self.copy)
         return self.observations
 

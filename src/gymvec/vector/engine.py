@@ -1,36 +1,42 @@
-"""The parent's side of the workers: start them, send commands, collect answers, end them."""
+"""The parent's side of the workers: send commands, collect answers, notice deaths."""
 
 from __future__ import annotations
 
 import atexit
 import logging
-import multiprocessing
-import multiprocessing.process
 import multiprocessing.util  # its exit hook must be registered before ours, to run after it
 import os
 import pickle
 import time
 import weakref
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from gymnasium import logger
 
 from gymvec import _bell
 from gymvec._exchange import StepResults
-from gymvec.utils import CloudpickleWrapper, clear_mpi_env_vars
 from gymvec.vector.arena import Arena, Layout
-from gymvec.vector.errors import WorkerDiedError, unpack_error
+from gymvec.vector.errors import WorkerDiedError, text_of, unpack_error
 from gymvec.vector.info_slots import InfoSlots
-from gymvec.vector.mail import Mailbox, Subject, dumps
-from gymvec.vector.worker import Command, Orders, run_worker
+from gymvec.vector.mail import Subject, dumps
+from gymvec.vector.processes import Workers
+from gymvec.vector.worker import Command
 
-__all__ = ["Engine", "Late"]
+__all__ = ["Answers", "Engine", "Late"]
 
 # Between two slices of a wait the parent looks whether its workers live.
 _SLICE_SECONDS = 0.1
+# A slice while a pipe has not taken all letters.
+_FLUSH_SECONDS = 0.001
+# How long sending waits for a pipe that does not take a letter; the wait for the answers goes on.
+_SEND_SECONDS = 1.0
 # How long `close` waits for the environments before it ends their processes, unless told.
 _CLOSE_SECONDS = 5.0
-# How long a process gets to end after SIGTERM before SIGKILL, and after its last answer.
-_TERM_SECONDS = 1.0
+# After what time of waiting stopped workers are warned of, and after what time slow ones.
+_STOPPED_SECONDS = 1.0
+_SLOW_SECONDS = 60.0
 
 _logger = logging.getLogger("gymvec")
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
@@ -38,6 +44,30 @@ _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 class Late(Exception):
     """The time given for an answer is over."""
+
+
+@dataclass
+class Answers:
+    """What came with the answers of one call.
+
+    Attributes:
+        letters: Contents by environment, of those that answered with a letter.
+        failures: What environments raised, packed.
+    """
+
+    letters: dict[int, Any] = field(default_factory=dict)
+    failures: dict[int, Any] = field(default_factory=dict)
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the environment with the lowest index raised; it names the others."""
+        if not self.failures:
+            return None
+        first, *others = sorted(self.failures)
+        return unpack_error(self.failures[first], others)
+
+
+_NOTHING = Answers()
 
 
 class Engine:
@@ -70,11 +100,16 @@ class Engine:
     ) -> None:
         self.layout = layout
         self.arena = Arena(layout.size)
-        self.processes: list[Any] = []
-        self.mailboxes: list[Mailbox] = []
         self.late = False
         self._mine = True
         self._ended = False
+        self._death: tuple[list[int], int | None] | None = None
+        self._gone: set[int] = set()
+        self._warned: set[int] = set()
+        self.sent: frozenset[int] | None = None
+        self._unwritten = False
+        # Envelopes that were received: the subject, and the pickled content.
+        self._letters: dict[int, tuple[Subject, bytes]] = {}
         self.bell = _bell.Parent(
             self.arena.buffer, layout.hub, layout.lanes, wait=wait, polling=polling
         )
@@ -91,64 +126,29 @@ class Engine:
             ]
         )
         self.info_slots = InfoSlots(layout.info_slots.view(self.arena), self._worker_of)
-        self.sent: frozenset[int] | None = None
-        self._letters: dict[int, tuple[Subject, Any]] = {}
+        self.workers = Workers()
+        # Before a process is forked: what concerns it is not this engine.
         _engines.add(self)
-        try:
-            with clear_mpi_env_vars():
-                for index in range(len(layout.slices)):
-                    core = None if cores is None else cores[index % len(cores)]
-                    self._start(index, env_fns, context, daemon, name, core, wait, polling, orders)
-        except BaseException:
-            self.end(0.0)
-            raise
-
-    def _start(
-        self,
-        index: int,
-        env_fns: Sequence[Any],
-        context: Any,
-        daemon: bool,
-        name: str,
-        core: int | None,
-        wait: str,
-        polling: bool,
-        orders: dict[str, Any],
-    ) -> None:
-        part = self.layout.slices[index]
-        fns = list(env_fns[part.start : part.stop])
-        ours, theirs = context.Pipe()
-        forks = context.get_start_method() == "fork"
-        process = context.Process(
-            target=run_worker,
-            name=f"Worker<{name}>-{index}",
+        self.workers.start(
+            env_fns,
+            layout,
+            self.arena,
+            context,
             daemon=daemon,
-            args=(
-                Orders(
-                    index=index,
-                    parent_pid=os.getpid(),
-                    arena=self.arena,
-                    layout=self.layout,
-                    env_fns=CloudpickleWrapper(fns),
-                    connection=theirs,
-                    # A fork copies the parent's ends; elsewhere there is nothing to close.
-                    unused=[ours, *(box.connection for box in self.mailboxes)] if forks else [],
-                    wait=wait,
-                    polling=polling,
-                    core=core,
-                    **orders,
-                ),
-            ),
+            name=name,
+            cores=cores,
+            orders={"wait": wait, "polling": polling, **orders},
         )
-        try:
-            process.start()
-        except Exception as error:
-            ours.close()
-            raise _blame(fns, part.start, error) from error
-        finally:
-            theirs.close()
-        self.processes.append(process)
-        self.mailboxes.append(Mailbox(ours))
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is due."""
+        return self.bell.num_pending > 0
+
+    @property
+    def recipients(self) -> Iterable[int]:
+        """The environments that the last command was sent to."""
+        return range(len(self._worker_of)) if self.sent is None else self.sent
 
     def reports(self, deadline: float | None) -> list[tuple[int, Subject, Any]]:
         """What each environment has to say at the start, in order; waits until all are built.
@@ -158,8 +158,9 @@ class Engine:
             WorkerDiedError: A worker died.
         """
         reports: list[tuple[int, Subject, Any]] = []
-        for worker in range(len(self.processes)):
-            reports += self._receive(worker, deadline)
+        for worker in range(len(self.workers.processes)):
+            for env, subject, packed in self._receive(worker, deadline):
+                reports.append((env, *_opened(env, subject, packed)))
         return reports
 
     # --- commands ---
@@ -172,104 +173,125 @@ class Engine:
             arguments: Pickled arguments of each environment, for a command with a letter.
             envs: The environments; None for all.
         """
+        letters = [] if arguments is None else self._sorted(arguments)
+        # Answers stay until here, so that an interrupted `collect` can be called again.
+        self._letters.clear()
+        self.sent = None if envs is None else frozenset(envs)
         if envs is None:
             self.bell.send_all(command)
-            self.sent = None
         else:
             self.bell.send(envs, command)
-            self.sent = frozenset(envs)
-        if arguments is not None:
-            for worker, part in enumerate(self.layout.slices):
-                own = {env: arguments[env] for env in range(part.start, part.stop) if env in arguments}
-                if own:
-                    self._post(worker, dumps(own))
+        if letters:
+            for worker, letter in letters:
+                self.workers.mailboxes[worker].keep(letter)
+            self._unwritten = True
+            self._deliver()
 
-    def _post(self, worker: int, letter: bytes) -> None:
-        mailbox = self.mailboxes[worker]
-        try:
-            mailbox.post(letter)
-            while not mailbox.flush():
-                mailbox.wait(_SLICE_SECONDS)
-                self._take_letters(worker)
-                self._check_owing()
-        except (BrokenPipeError, EOFError):
-            self._report_death(worker)
+    def _sorted(self, arguments: dict[int, bytes]) -> list[tuple[int, bytes]]:
+        letters = []
+        for worker, part in enumerate(self.layout.slices):
+            own = {env: arguments[env] for env in range(part.start, part.stop) if env in arguments}
+            if own:
+                letters.append((worker, dumps(own)))
+        return letters
 
-    def collect(self, deadline: float | None) -> dict[int, Any]:
+    def _deliver(self) -> None:
+        """Write letters for a while; what is left then is written by the wait for the answers."""
+        until = time.monotonic() + _SEND_SECONDS
+        while self._pump() and time.monotonic() < until:
+            time.sleep(_FLUSH_SECONDS)
+
+    def _pump(self) -> bool:
+        """Write what the pipes take now, and read what blocks them. Whether something is left."""
+        left = False
+        for mailbox in self.workers.mailboxes:
+            if not mailbox.unwritten:
+                continue
+            try:
+                while not mailbox.flush() and self._keep(mailbox.receive()):
+                    pass
+                left = left or mailbox.unwritten
+            except (BrokenPipeError, ConnectionResetError, EOFError):
+                mailbox.forget()  # The death is reported where its answer is missed.
+        self._unwritten = left
+        return left
+
+    def collect(self, deadline: float | None) -> Answers:
         """Wait for every answer that is due.
-
-        Returns:
-            The letters that came with answers, by environment.
 
         Raises:
             Late: The deadline has passed; the answers stay due.
             WorkerDiedError: A worker died.
-            BaseException: What an environment raised, the one with the lowest index.
         """
-        letters = self._take_answers(deadline)
-        if not letters:
-            return letters
-        failed = {
-            env: content
-            for env, (subject, content) in letters.items()
-            if subject is Subject.ERROR
-        }
-        if failed:
-            first, *others = sorted(failed)
-            raise unpack_error(failed[first], others)
-        return {env: content for env, (_, content) in letters.items()}
+        self._wait_for_all(deadline)
+        envs = self.results.letters()
+        if not envs:
+            self.bell.drain_all()
+            return _NOTHING
+        # Other environments' letters were read long ago.
+        envs = [
+            env
+            for env in envs
+            if (self.sent is None or env in self.sent) and self._worker_of[env] not in self._gone
+        ]
+        for env in envs:
+            while env not in self._letters:
+                self._store(self._receive(self._worker_of[env], deadline))
+        self.bell.drain_all()
+        answers = Answers()
+        for env in envs:
+            subject, content = _opened(env, *self._letters[env])
+            (answers.failures if subject is Subject.ERROR else answers.letters)[env] = content
+        return answers
 
-    def drop_late(self, deadline: float | None) -> None:
-        """Wait for the answers that an earlier call did not wait for, and forget them.
+    def drop_late(self, deadline: float | None) -> Answers:
+        """Wait for the answers that an earlier call did not wait for.
 
         Raises:
             Late: The deadline has passed.
+            WorkerDiedError: A worker died.
         """
-        self._take_answers(deadline)
+        answers = self.collect(deadline) if self.late else _NOTHING
         self.late = False
+        return answers
 
-    def _take_answers(self, deadline: float | None) -> dict[int, tuple[Subject, Any]]:
-        """All answers and letters that are due; nothing is taken before all of it is there."""
+    def _wait_for_all(self, deadline: float | None) -> None:
+        """Wait until all answers are there. None is taken, so that this can be interrupted."""
+        begun: float | None = None
         count = self.bell.num_pending
-        while self.bell.wait(count, _left(deadline, _SLICE_SECONDS)) < count:
-            self._check_owing()
+        while True:
+            most = _FLUSH_SECONDS if self._unwritten and self._pump() else _SLICE_SECONDS
+            if self.bell.wait(count, _left(deadline, most)) >= count:
+                return
+            begun = begun or time.monotonic() - most
+            self._check_owing(time.monotonic() - begun)
             count = self.bell.num_pending
             if deadline is not None and time.monotonic() >= deadline:
                 raise Late
-        envs = self.results.letters()
-        if self.sent is not None:
-            # Other environments' letters were read long ago.
-            envs = [env for env in envs if env in self.sent]
-        for env in envs:
-            while env not in self._letters:
-                self._keep(self._receive(self._worker_of[env], deadline))
-        self.bell.drain_all()
-        return {env: self._letters.pop(env) for env in envs}
 
-    def _keep(self, letters: list[tuple[int, Subject, Any]]) -> None:
-        for env, subject, content in letters:
-            if subject is Subject.SCHEMA:
-                self.info_slots.learn(env, *content)
-            else:
-                self._letters[env] = (subject, content)
-
-    def _take_letters(self, worker: int) -> None:
-        letter = self.mailboxes[worker].receive()
+    def _keep(self, letter: bytes | None) -> bool:
         if letter is not None:
-            self._keep(pickle.loads(letter))
+            self._store(pickle.loads(letter))
+        return letter is not None
 
-    def _receive(self, worker: int, deadline: float | None) -> list[tuple[int, Subject, Any]]:
+    def _store(self, envelopes: list[tuple[int, Subject, bytes]]) -> None:
+        for env, subject, packed in envelopes:
+            if subject is Subject.SCHEMA:
+                self.info_slots.learn(env, *pickle.loads(packed))
+            else:
+                self._letters[env] = (subject, packed)
+
+    def _receive(self, worker: int, deadline: float | None) -> list[tuple[int, Subject, bytes]]:
         """The next letter of a worker.
 
         Raises:
             Late: The deadline has passed.
             WorkerDiedError: The worker died without writing it.
         """
-        mailbox = self.mailboxes[worker]
-        process = self.processes[worker]
+        mailbox = self.workers.mailboxes[worker]
         while True:
             # Asked before the pipe is read, so that the last letter of a worker is found.
-            ended = process.exitcode is not None
+            ended = self.workers.has_ended(worker)
             try:
                 letter = mailbox.receive()
             except EOFError:
@@ -285,31 +307,55 @@ class Engine:
     # --- life and death ---
 
     def check_usable(self) -> None:
-        """Raise if this process is a fork of the one that started the workers."""
+        """Raise if a worker is dead, or this process is a fork of the one that started them."""
         if not self._mine:
             raise RuntimeError(
                 "this vector environment belongs to the process that made it; a fork of that "
                 "process must make its own"
             )
+        if self._death is not None:
+            raise WorkerDiedError(*self._death)
 
-    def _check_owing(self) -> None:
-        """Raise if a worker that owes an answer has died."""
-        ended = [
-            worker
-            for worker, process in enumerate(self.processes)
-            if process.exitcode is not None
-        ]
-        if ended:
-            self.bell.drain_all()
-            for worker in ended:
-                if self.bell.lane_pending(worker) > 0:
+    def _check_owing(self, waited: float) -> None:
+        """Raise if a worker that owes an answer has died; warn if one is stopped or slow."""
+        owing: list[int] | None = None
+        for worker in range(len(self.workers.processes)):
+            if worker not in self._gone and self.workers.has_ended(worker):
+                owing = owing or self._owing()
+                if worker in owing:
                     self._report_death(worker)
+        if waited < _STOPPED_SECONDS:
+            return
+        for worker in owing or self._owing():
+            if worker in self._warned:
+                continue
+            if self.workers.is_stopped(worker):
+                how = "is stopped (by a debugger or a signal)"
+            elif waited >= _SLOW_SECONDS:
+                how = f"has not answered for {_SLOW_SECONDS:.0f} seconds"
+            else:
+                continue
+            self._warned.add(worker)
+            part = self.layout.slices[worker]
+            logger.warn(
+                f"the worker of environments {list(range(part.start, part.stop))} {how}; this "
+                "call waits for it"
+            )
 
-    def _report_death(self, worker: int) -> None:
-        process = self.processes[worker]
-        process.join(_TERM_SECONDS)
+    def _owing(self) -> list[int]:
+        self.bell.drain_all()
+        return [
+            worker for worker in range(len(self.layout.slices)) if self.bell.lane_pending(worker)
+        ]
+
+    def _report_death(self, worker: int) -> NoReturn:
         part = self.layout.slices[worker]
-        raise WorkerDiedError(list(range(part.start, part.stop)), process.exitcode)
+        death = list(range(part.start, part.stop)), self.workers.exit_code(worker)
+        self._death = self._death or death
+        self._gone.add(worker)
+        self.bell.drain_all()
+        self.bell.abandon(worker)
+        raise WorkerDiedError(*death)
 
     def close(self, seconds: float | None) -> BaseException | None:
         """Close the environments, then end the workers. Always ends; a second call does nothing.
@@ -323,19 +369,32 @@ class Engine:
         if self._ended or not self._mine:
             return None
         seconds = _CLOSE_SECONDS if seconds is None else seconds
-        error: BaseException | None = None
         deadline = time.monotonic() + seconds
+        error = None
         try:
             if seconds > 0:
-                self.drop_late(deadline)
-                self.send(Command.CLOSE, None)
-                self.collect(deadline)
-        except (Late, WorkerDiedError):
-            pass  # What is left is ended below.
-        except BaseException as failure:
-            error = failure
+                error = self._close_environments(deadline)
+        except Late:
+            deadline = 0.0
+        except BaseException:
+            self.end(0.0)
+            raise
         self.end(max(0.0, deadline - time.monotonic()))
         return error
+
+    def _close_environments(self, deadline: float) -> BaseException | None:
+        asked = False
+        while True:
+            try:
+                if not asked:
+                    self.late = self.busy
+                    self.drop_late(deadline)
+                    living = [i for i, w in enumerate(self._worker_of) if w not in self._gone]
+                    self.send(Command.CLOSE, None, living)
+                    asked = True
+                return self.collect(deadline).error
+            except WorkerDiedError:
+                pass  # The others can still close theirs.
 
     def end(self, seconds: float) -> None:
         """End and reap every process, and let go of pipes and arena."""
@@ -343,46 +402,28 @@ class Engine:
             return
         self._ended = True
         _engines.discard(self)
-        deadline = time.monotonic() + min(seconds, _TERM_SECONDS)
-        for process in self.processes:
-            process.join(max(0.0, deadline - time.monotonic()))
-        for stop in ("terminate", "kill"):
-            alive = [process for process in self.processes if process.exitcode is None]
-            for process in alive:
-                getattr(process, stop)()
-            deadline = time.monotonic() + _TERM_SECONDS
-            for process in alive:
-                process.join(max(0.0, deadline - time.monotonic()))
-        for process in self.processes:
-            process.join()
-        for mailbox in self.mailboxes:
-            mailbox.close()
+        self.workers.end(seconds)
         self.bell.close()
         del self.results, self.info_slots, self.arena
 
     def disown(self) -> None:
         """Leave the workers to the parent: this process is its fork."""
         self._mine = False
-        for process in self.processes:
-            # multiprocessing's exit hook would end them.
-            multiprocessing.process._children.discard(process)  # type: ignore[attr-defined]
+        self.workers.disown()
+
+
+def _opened(env: int, subject: Subject, packed: bytes) -> tuple[Subject, Any]:
+    """The content of an envelope, which may be of a class that this process cannot import."""
+    try:
+        return subject, pickle.loads(packed)
+    except Exception as error:
+        name = f"{type(error).__name__}: {text_of(error)}"
+        text = f"what environment {env} returned cannot be unpickled here: {name}"
+        return Subject.ERROR, (None, text, f"{text}\n")
 
 
 def _left(deadline: float | None, most: float) -> float:
     return most if deadline is None else max(0.0, min(most, deadline - time.monotonic()))
-
-
-def _blame(fns: list[Any], first: int, error: Exception) -> Exception:
-    """An error of starting a process, with the environment whose function cannot be pickled."""
-    for i, fn in enumerate(fns):
-        try:
-            dumps(CloudpickleWrapper(fn))
-        except Exception as reason:
-            return TypeError(
-                f"the function of environment {first + i} cannot be pickled: "
-                f"{type(reason).__name__}: {reason}"
-            )
-    return error
 
 
 @atexit.register

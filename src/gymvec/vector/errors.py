@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import multiprocessing
 import pickle
 import signal
@@ -10,7 +12,7 @@ from typing import Any
 
 from gymvec.vector.mail import dumps
 
-__all__ = ["StepTimeoutError", "WorkerDiedError", "WorkerTraceback", "pack_error", "unpack_error"]
+__all__ = ["StepTimeoutError", "WorkerDiedError", "WorkerTraceback", "pack_error", "text_of", "unpack_error"]
 
 
 class StepTimeoutError(multiprocessing.TimeoutError, TimeoutError):
@@ -38,7 +40,9 @@ class WorkerDiedError(RuntimeError):
 
 
 def _how_it_ended(exitcode: int | None) -> str:
-    if exitcode is None or exitcode >= 0:
+    if exitcode is None:
+        return "is gone (something else has taken its exit code)"
+    if exitcode >= 0:
         return f"exited with code {exitcode}"
     try:
         name = signal.Signals(-exitcode).name
@@ -61,12 +65,16 @@ class WorkerTraceback(Exception):
 
 def pack_error(error: BaseException) -> tuple[bytes | None, str, str]:
     """An exception as it travels: pickled if that is possible, its name, and its traceback."""
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    name = f"{type(error).__module__}.{type(error).__qualname__}: {_text_of(error)}"
+    name = f"{type(error).__module__}.{type(error).__qualname__}: {text_of(error)}"
+    try:
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    except Exception:
+        text = f"{name}\n"
     return _pickled(error), name, text
 
 
-def _text_of(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """``str(error)``, whatever that does."""
     try:
         return str(error)
     except Exception as failure:
@@ -74,25 +82,49 @@ def _text_of(error: BaseException) -> str:
 
 
 def _pickled(error: BaseException) -> bytes | None:
+    state = {**_slots(error), **vars(error)}
     try:
-        letter = dumps((type(error), error.args, vars(error)))
+        return dumps((type(error), error.args, state))
     except Exception:
         try:
             # Its attributes may be what cannot travel.
-            letter = dumps((type(error), error.args, {}))
+            kept = {name: value for name, value in state.items() if _can_travel(value)}
+            return dumps((type(error), error.args, kept))
         except Exception:
             return None
-    return letter
+
+
+def _slots(error: BaseException) -> dict[str, Any]:
+    """What an exception keeps outside of its ``__dict__``, such as ``errno`` and ``code``."""
+    names = {
+        name
+        for kind in type(error).__mro__
+        for name, member in vars(kind).items()
+        # The object of an AttributeError is often the whole environment.
+        if inspect.ismemberdescriptor(member) and not name.startswith("__") and name != "obj"
+    }
+    values = {name: getattr(error, name, None) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _can_travel(value: Any) -> bool:
+    try:
+        pickle.loads(dumps(value))
+    except Exception:
+        return False
+    return True
 
 
 def _rebuild(letter: bytes) -> BaseException:
     # Without calling __init__, whose arguments need not be `args`.
-    kind, args, attributes = pickle.loads(letter)
+    kind, args, state = pickle.loads(letter)
     error = kind.__new__(kind, *args)
-    error.args = args
-    error.__dict__.update(attributes)
     if not isinstance(error, BaseException):
         raise TypeError(f"{kind} is no exception")
+    error.args = args
+    for name, value in state.items():
+        with contextlib.suppress(AttributeError, TypeError):  # read-only
+            setattr(error, name, value)
     return error
 
 

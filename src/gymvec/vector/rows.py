@@ -123,6 +123,8 @@ def bind_reader(space: Space[Any], blocks: Any, n: int) -> Read:
         arrays are the blocks and the items themselves.
     """
     read = _reader(space, blocks, n)
+    if is_array_leaf(space):
+        return read
     return lambda others, copy: read(iter(others), copy)
 
 

@@ -115,6 +115,8 @@ def check_reports(vector_env: VectorEnv, reports: list[tuple[int, Subject, Any]]
             "from all environments must be equal."
         )
     return [
-        description["observation_space"] or vector_env.single_observation_space
+        vector_env.single_observation_space
+        if description["observation_space"] is None
+        else description["observation_space"]
         for description in descriptions
     ]

@@ -22,8 +22,9 @@ from gymvec.utils import CloudpickleWrapper
 from gymvec.vector.actions import bind_action_reader
 from gymvec.vector.arena import Arena, Layout
 from gymvec.vector.copies import keep_observation
-from gymvec.vector.errors import pack_error
+from gymvec.vector.errors import pack_error, text_of
 from gymvec.vector.mail import Mailbox, Subject, dumps
+from gymvec.vector.registered import register_missing
 from gymvec.vector.rows import bind_writer
 
 __all__ = ["Command", "Orders", "run_worker"]
@@ -68,16 +69,15 @@ class Orders:
     wait: str
     polling: bool
     core: int | None
+    specs: list[bytes]
 
 
 def run_worker(orders: Orders) -> None:
     """The target of a worker process."""
-    # The parent alone decides what Ctrl-C ends.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _take_signals()
     for connection in orders.unused:
         connection.close()
-    if orders.core is not None:
-        os.sched_setaffinity(0, {orders.core})
+    register_missing(orders.specs)
     part = orders.layout.slices[orders.index]
     bell = _bell.Worker(
         orders.arena.buffer,
@@ -92,6 +92,18 @@ def run_worker(orders: Orders) -> None:
     _Worker(orders, bell, mailbox).run()
 
 
+def _take_signals() -> None:
+    """Undo what a fork has copied of the parent's signal handling."""
+    # The parent alone decides what Ctrl-C ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if callable(signal.getsignal(signal.SIGTERM)):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    if hasattr(signal, "pthread_sigmask"):
+        # Blocked by the parent until it is ignored.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
 class _Worker:
     def __init__(self, orders: Orders, bell: _bell.Worker, mailbox: Mailbox) -> None:
         self._bell = bell
@@ -100,7 +112,8 @@ class _Worker:
         self._first = self._part.start
         self._orders = orders
         self._letters = self._part.letters.view(orders.arena)
-        self._outbox: list[tuple[int, Subject, Any]] = []
+        self._outbox: list[tuple[int, Subject, bytes]] = []
+        self._reports: list[tuple[int, Subject, bytes]] = []
         self._inbox: dict[int, bytes] = {}
         self._envs: list[Env | None] = [None] * self._part.size
         self._open = self._part.size
@@ -109,11 +122,10 @@ class _Worker:
 
     def run(self) -> None:
         """Serve until every environment is closed."""
-        reports = self._build()
-        self._mailbox.post(dumps(reports))
         commands: dict[int, Callable[[int], None]] = {Command.CLOSE: self._close}
-        if not any(subject is Subject.ERROR for _, subject, _ in reports):
+        if self._build():
             commands |= self._bind()
+        self._mailbox.post(dumps(self._reports))
         bell = self._bell
         while self._open > 0:
             self._rest()
@@ -138,30 +150,28 @@ class _Worker:
         """Announce a letter with the answer that comes next, and write it after the pass."""
         self._letters[env] = True
         if schema is not None:
-            self._outbox.append((self._first + env, Subject.SCHEMA, schema))
-        self._outbox.append((self._first + env, Subject.ANSWER, content))
+            self._outbox.append((self._first + env, Subject.SCHEMA, dumps(schema)))
+        self._outbox.append(self._envelope(env, Subject.ANSWER, content))
 
     def _fail(self, env: int, error: BaseException) -> None:
         self._letters[env] = True
-        self._outbox.append((self._first + env, Subject.ERROR, pack_error(error)))
+        self._outbox.append(self._envelope(env, Subject.ERROR, pack_error(error)))
+
+    def _envelope(self, env: int, subject: Subject, content: Any) -> tuple[int, Subject, bytes]:
+        # Pickled at once: the next environment may change what this one has returned.
+        index = self._first + env
+        try:
+            return index, subject, dumps(content)
+        except BaseException as error:
+            failure = RuntimeError(
+                f"what environment {index} returned cannot be pickled: "
+                f"{type(error).__name__}: {text_of(error)}"
+            )
+            return index, Subject.ERROR, dumps(pack_error(failure))
 
     def _post_outbox(self) -> None:
         outbox, self._outbox = self._outbox, []
-        try:
-            letter = dumps(outbox)
-        except BaseException:
-            letter = dumps([self._that_can_travel(*part) for part in outbox])
-        self._mailbox.post(letter)
-
-    def _that_can_travel(self, env: int, subject: Subject, content: Any) -> tuple[int, Subject, Any]:
-        try:
-            dumps(content)
-        except BaseException as error:
-            failure = RuntimeError(
-                f"what environment {env} returned cannot be pickled: {type(error).__name__}: {error}"
-            )
-            return env, Subject.ERROR, pack_error(failure)
-        return env, subject, content
+        self._mailbox.post(dumps(outbox))
 
     def _argument_of(self, env: int) -> Any:
         """What the parent sent with the command of an environment, unpickled anew for each."""
@@ -176,18 +186,22 @@ class _Worker:
 
     # --- environments ---
 
-    def _build(self) -> Any:
-        """Make the environments; what to tell the parent about them."""
+    def _build(self) -> bool:
+        """Make the environments and reports about them. Whether all can be worked with."""
         orders = self._orders
-        reports = []
+        fits = True
         for i, env_fn in enumerate(orders.env_fns.fn):
             try:
+                if orders.core is not None:
+                    os.sched_setaffinity(0, {orders.core})
                 env = self._envs[i] = env_fn()
-                reports.append((self._first + i, Subject.ANSWER, self._describe(env)))
+                report = self._describe(env)
             except BaseException as error:
-                reports.append((self._first + i, Subject.ERROR, pack_error(error)))
-                return reports
-        return reports
+                self._reports.append(self._envelope(i, Subject.ERROR, pack_error(error)))
+                return False
+            fits = fits and report["same_observation_space"] and report["same_action_space"]
+            self._reports.append(self._envelope(i, Subject.ANSWER, report))
+        return fits
 
     def _describe(self, env: Env) -> dict[str, Any]:
         orders = self._orders
@@ -233,7 +247,7 @@ class _Worker:
         )
         return {
             Command.STEP_BY_LETTER: lambda env: stepper.step(env, self._argument_of(env)),
-            Command.RESET: stepper.reset,
+            Command.RESET: lambda env: stepper.reset(env, seed=None, options=None),
             Command.RESET_BY_LETTER: lambda env: stepper.reset(env, **self._argument_of(env)),
             Command.CALL: self._call,
             Command.SET_ATTR: self._set_attr,

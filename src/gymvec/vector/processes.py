@@ -1,0 +1,215 @@
+"""The worker processes, each with a pipe: started, watched and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing.process
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+from gymvec import _bell
+from gymvec.utils import CloudpickleWrapper, clear_mpi_env_vars
+from gymvec.vector.arena import Arena, Layout
+from gymvec.vector.mail import Mailbox, dumps
+from gymvec.vector.registered import other_specs
+from gymvec.vector.worker import Orders, run_worker
+
+__all__ = ["Workers"]
+
+# How long a process gets to end by itself, and after SIGTERM, before the next harder way.
+_TERM_SECONDS = 1.0
+# Between two looks at a process whose sentinel says nothing.
+_LOOK_SECONDS = 0.02
+
+
+class Workers:
+    """The processes of one vector environment and the parent's ends of their pipes.
+
+    Attributes:
+        processes: The processes.
+        mailboxes: The ends of the pipes.
+    """
+
+    def __init__(self) -> None:
+        self.processes: list[Any] = []
+        self.mailboxes: list[Mailbox] = []
+
+    def start(
+        self,
+        env_fns: Sequence[Any],
+        layout: Layout,
+        arena: Arena,
+        context: Any,
+        *,
+        daemon: bool,
+        name: str,
+        cores: Sequence[int] | None,
+        orders: dict[str, Any],
+    ) -> None:
+        """Start one process for each slice of the layout; none is left when that fails.
+
+        Args:
+            env_fns: Functions that make one environment each.
+            layout: What lies where in the arena.
+            arena: The arena.
+            context: Multiprocessing context.
+            daemon: Whether the processes are daemonic.
+            name: Name of the owner's class, for the names of the processes.
+            cores: The cores to pin workers to, in turn; None to leave that to the system.
+            orders: Further fields of :class:`gymvec.vector.worker.Orders`.
+
+        Raises:
+            TypeError: A function cannot be pickled; the message names the environment.
+        """
+        method = context.get_start_method()
+        specs = [] if method == "fork" else other_specs()
+        try:
+            with clear_mpi_env_vars(), _without_interrupts(method):
+                for index, part in enumerate(layout.slices):
+                    self._start(
+                        list(env_fns[part.start : part.stop]),
+                        part.start,
+                        context,
+                        dict(name=f"Worker<{name}>-{index}", daemon=daemon),
+                        dict(
+                            index=index,
+                            parent_pid=os.getpid(),
+                            arena=arena,
+                            layout=layout,
+                            core=None if cores is None else cores[index % len(cores)],
+                            specs=specs,
+                            **orders,
+                        ),
+                    )
+        except BaseException:
+            self.end(0.0)
+            raise
+
+    def _start(
+        self,
+        fns: list[Any],
+        first: int,
+        context: Any,
+        about: dict[str, Any],
+        orders: dict[str, Any],
+    ) -> None:
+        ours, theirs = context.Pipe()
+        # A fork copies the parent's ends; elsewhere there is nothing to close.
+        forks = context.get_start_method() == "fork"
+        unused = [ours, *(box.connection for box in self.mailboxes)] if forks else []
+        process = context.Process(
+            target=run_worker,
+            args=(
+                Orders(
+                    env_fns=CloudpickleWrapper(fns), connection=theirs, unused=unused, **orders
+                ),
+            ),
+            **about,
+        )
+        try:
+            process.start()
+        except Exception as error:
+            ours.close()
+            raise _blame(fns, first, error) from error
+        finally:
+            theirs.close()
+        self.processes.append(process)
+        self.mailboxes.append(Mailbox(ours))
+
+    def has_ended(self, worker: int) -> bool:
+        """Whether a process is gone. Its pipe may be held open by its own children."""
+        return _has_ended(self.processes[worker])
+
+    def exit_code(self, worker: int) -> int | None:
+        """The exit code of a process that is ending or gone; None if nobody can know it."""
+        process = self.processes[worker]
+        _wait([process], _TERM_SECONDS)
+        return process.exitcode
+
+    def is_stopped(self, worker: int) -> bool:
+        """Whether a process is held by a debugger or a stop signal, where that can be seen."""
+        try:
+            stat = Path(f"/proc/{self.processes[worker].pid}/stat").read_text()
+        except OSError:
+            return False
+        return stat.rpartition(")")[2].split()[0] in "Tt"
+
+    def end(self, seconds: float) -> None:
+        """End and reap every process, and close the pipes.
+
+        Args:
+            seconds: How long they may take to end by themselves.
+        """
+        try:
+            _wait(self.processes, min(seconds, _TERM_SECONDS))
+            for stop in ("terminate", "kill"):
+                alive = [process for process in self.processes if not _has_ended(process)]
+                for process in alive:
+                    getattr(process, stop)()
+                _wait(alive, _TERM_SECONDS)
+        finally:
+            # Also when Ctrl-C cut the patience short.
+            for process in self.processes:
+                if not _has_ended(process):
+                    process.kill()
+                process.join()
+            for mailbox in self.mailboxes:
+                mailbox.close()
+
+    def disown(self) -> None:
+        """Leave the processes to the parent: this process is its fork."""
+        for process in self.processes:
+            # multiprocessing's exit hook would end them.
+            multiprocessing.process._children.discard(process)  # type: ignore[attr-defined]
+
+
+def _has_ended(process: Any) -> bool:
+    # There is no exit code where another part of the program has reaped it.
+    return process.exitcode is not None or not _bell.parent_alive(process.pid)
+
+
+def _wait(processes: list[Any], seconds: float) -> None:
+    """Wait until all have ended. A process's sentinel alone may be held by its children."""
+    deadline = time.monotonic() + seconds
+    alive = [process for process in processes if not _has_ended(process)]
+    while alive and time.monotonic() < deadline:
+        wait([process.sentinel for process in alive], _LOOK_SECONDS)
+        alive = [process for process in alive if not _has_ended(process)]
+
+
+@contextlib.contextmanager
+def _without_interrupts(method: str) -> Iterator[None]:
+    """Start processes that Ctrl-C does not reach before they ignore it: they inherit the mask."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import forkserver, resource_tracker  # not there on Windows
+
+    # These processes are not ours alone, and starting them lets the signal through.
+    if method != "fork":
+        resource_tracker.ensure_running()
+    if method == "forkserver":
+        forkserver.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _blame(fns: list[Any], first: int, error: Exception) -> Exception:
+    """An error of starting a process, with the environment whose function cannot be pickled."""
+    for i, fn in enumerate(fns):
+        try:
+            dumps(CloudpickleWrapper(fn))
+        except Exception as reason:
+            return TypeError(
+                f"the function of environment {first + i} cannot be pickled: "
+                f"{type(reason).__name__}: {reason}"
+            )
+    return error

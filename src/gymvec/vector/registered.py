@@ -1,0 +1,35 @@
+"""Registered environments, for workers that do not inherit the parent's registry.
+
+An id may be registered by a module that the worker does not import, or in ``__main__`` under
+its guard, which the worker does not run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+
+from gymnasium.envs.registration import registry
+
+from gymvec.vector.mail import dumps
+
+__all__ = ["other_specs", "register_missing"]
+
+
+def other_specs() -> list[bytes]:
+    """The specs that importing Gymnasium does not register, pickled one by one."""
+    specs = []
+    for spec in registry.values():
+        if not str(spec.entry_point).startswith("gymnasium.envs."):
+            # One that cannot travel is missing only where it is asked for.
+            with contextlib.suppress(Exception):
+                specs.append(dumps((spec.id, spec)))
+    return specs
+
+
+def register_missing(specs: list[bytes]) -> None:
+    """Register those of :func:`other_specs` that this process does not know."""
+    for packed in specs:
+        with contextlib.suppress(Exception):
+            name, spec = pickle.loads(packed)
+            registry.setdefault(name, spec)
