@@ -24,7 +24,7 @@ if sys.platform == "win32":
     link_args = []
 else:
     compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden", "-pthread"]
-    compile_args += ["-O1", "-g", "-UNDEBUG"] if CHECKED else ["-O3"]
+    compile_args += ["-O1", "-g", "-UNDEBUG"] if CHECKED else ["-O3", "-g0"]
     link_args = ["-pthread"]
     if MODE == "sanitize":
         sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
