@@ -611,7 +611,9 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         return self.observations
 
     def _infos(self, letters: dict[int, Any]) -> dict[str, Any]:
-        by_letter = {env: infos for env, (_, infos) in letters.items() if infos}
+        by_letter: dict[int, list[dict[str, Any]]] = {}
+        if letters:
+            by_letter = {env: infos for env, (_, infos) in letters.items() if infos}
         slots = self._engine.info_slots
         if type(self)._add_info is VectorEnv._add_info:
             return slots.gather(by_letter, self._engine.sent)
