@@ -59,6 +59,7 @@ setup(
     ext_modules=cythonize(
         [
             extension("_dispatch"),
+            extension("_items"),
             extension("_rows", "rows.c"),
             extension("_leaf", "rows.c"),
             extension("_infos"),

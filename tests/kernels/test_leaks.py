@@ -12,7 +12,7 @@ import spaces_zoo as zoo
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, OneOf, Text, Tuple
 
 import gymvec.utils as ours
-from gymvec import _dispatch, _leaf, _rows
+from gymvec import _dispatch, _items, _leaf, _rows
 
 CALLS = 100_000
 # A leak of one small object a call would be several times this.
@@ -75,12 +75,12 @@ CASES = {
     "view": (lambda: _rows.view_rows(MEMORY.get_obj(), "f4", (64,), 2), False, 1),
     "view wrong": (lambda: _rows.view_rows(MEMORY.get_obj(), "f4", (64,), 3), True, 1),
     "view wrong buffer": (lambda: _rows.view_rows(BAD, "f4", (64,), 3), True, 1),
-    "gather_key": (lambda: _rows.gather_key([{"a": BAD}, {"a": ROW}], "a"), False, 1),
-    "gather_key wrong": (lambda: _rows.gather_key([{"a": BAD}, {}], "a"), True, 1),
-    "keyed items": (lambda: list(_rows.KeyedItems(lambda: {"a": [ROW, WIDE], "b": "xy"})), False, 0.5),
+    "gather_key": (lambda: _items.gather_key([{"a": BAD}, {"a": ROW}], "a"), False, 1),
+    "gather_key wrong": (lambda: _items.gather_key([{"a": BAD}, {}], "a"), True, 1),
+    "keyed items": (lambda: list(_items.KeyedItems(lambda: {"a": [ROW, WIDE], "b": "xy"})), False, 0.5),
     "keyed items wrong": (
-        lambda: list(_rows.KeyedItems(lambda: {"a": [ROW, WIDE], "b": [BAD]})), True, 0.5),
-    "keyed items fail": (lambda: list(_rows.KeyedItems(lambda: {"a": BAD, "b": [ROW]})), True, 0.5),
+        lambda: list(_items.KeyedItems(lambda: {"a": [ROW, WIDE], "b": [BAD]})), True, 0.5),
+    "keyed items fail": (lambda: list(_items.KeyedItems(lambda: {"a": BAD, "b": [ROW]})), True, 0.5),
     "row writer": (lambda: _rows.RowWriter(SMALL, 1), False, 1),
     "row writer wrong": (lambda: _rows.RowWriter(SMALL, 2), True, 1),
     "row writer call": (lambda: WRITER(WIDE), False, 1),

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from equality import assert_same, outcome
 
-from gymvec._rows import RowWriter, gather_key, gather_rows, stack_rows, view_rows, write_row
+from gymvec._items import gather_key
+from gymvec._rows import RowWriter, gather_rows, stack_rows, view_rows, write_row
 
 # Copied as bytes: every dtype of numbers, in both byte orders.
 PLAIN = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "g",
