@@ -18,11 +18,12 @@ from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 from gymvec.utils import batch_space
 from gymvec.vector.actions import bind_action_writer, split_actions
 from gymvec.vector.arena import Layout
+from gymvec.vector.copies import own_action
 from gymvec.vector.cores import cpu_quota, usable_cores
 from gymvec.vector.engine import Answers, Engine, Late
 from gymvec.vector.errors import StepTimeoutError, WorkerDiedError
 from gymvec.vector.mail import dumps
-from gymvec.vector.observations import Observations, needs_no_arena
+from gymvec.vector.observations import Observations, check_shareable
 from gymvec.vector.requests import reset_mask, reset_seeds
 from gymvec.vector.spaces import batched_observation_space, check_reports
 from gymvec.vector.worker import Command
@@ -100,8 +101,8 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         Args:
             env_fns: Functions without arguments that make one environment each.
             shared_memory: Whether observations go through shared memory. Leaves that cannot
-                (Text, OneOf, Graph, Sequence, custom spaces) go by pipe; an observation of
-                nothing else needs False.
+                (Graph, Sequence, custom spaces) go by pipe; an observation of nothing else
+                needs False.
             copy: Whether observations returned by :meth:`reset` and :meth:`step` are the
                 caller's own, at every depth. If not, their arrays are views of shared memory,
                 which the next call overwrites.
@@ -130,10 +131,11 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         Raises:
             RuntimeError: The spaces of the sub-environments do not go together.
             TimeoutError: ``start_timeout`` is over.
-            TypeError: A function cannot be pickled (it names the environment), or an element
-                of the ``observation_mode`` tuple is no space.
-            ValueError: An argument has a value that is not among those above, or no part of
-                the observation can lie in shared memory.
+            TypeError: A function cannot be pickled (it names the environment), an element
+                of the ``observation_mode`` tuple is no space, or no part of the observation can
+                lie in shared memory.
+            ValueError: An argument has a value that is not among those above, or an observation
+                of custom spaces alone cannot lie in shared memory.
         """
         if worker is not None:
             raise ValueError(
@@ -172,11 +174,8 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             batched_observation_space(observation_mode, [])
         self.single_action_space = description["action_space"]
         self.single_observation_space = single
-        if shared_memory and needs_no_arena(single):
-            raise ValueError(
-                "Using `AsyncVector(..., shared_memory=True)` caused an error, you can disable "
-                "this feature with `shared_memory=False` however this is slower."
-            )
+        if shared_memory:
+            check_shareable(single)
 
         self._engine = self._start(wait, cpu_affinity)
         try:
@@ -375,7 +374,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             self._begin(_STEPPING, _STEP, None, None)
         else:
             items = split_actions(self.action_space, actions, self.num_envs)
-            arguments = {env: dumps(action) for env, action in enumerate(items)}
+            arguments = {env: dumps(own_action(action)) for env, action in enumerate(items)}
             self._begin(_STEPPING, Command.STEP_BY_LETTER, arguments, None)
 
     def step_wait(
@@ -504,7 +503,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Close the sub-environments and end the workers."""
-        if self._state is not _IDLE and not terminate:
+        if self._state is not _IDLE:
             logger.warn(
                 f"Calling `close` while waiting for a pending call to `{self._state.value}` "
                 "to complete."
