@@ -23,7 +23,14 @@ if sys.platform == "win32":
     compile_args = ["/std:c11", "/experimental:c11atomics", "/Od" if CHECKED else "/O2"]
     link_args = []
 else:
-    compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden", "-pthread"]
+    compile_args = [
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-Wno-unused-parameter",
+        "-fvisibility=hidden",
+        "-pthread",
+    ]
     compile_args += ["-O1", "-g", "-UNDEBUG"] if CHECKED else ["-O3", "-g0"]
     link_args = ["-pthread"]
     if MODE == "sanitize":
@@ -68,9 +75,7 @@ setup(
             extension("_exchange"),
             extension("_serve"),
             extension("_slots", "rows.c"),
-            extension(
-                "_bell", "bell_parent.c", "bell_worker.c", "bell_wait.c", "bell_watch.c"
-            ),
+            extension("_bell", "bell_parent.c", "bell_worker.c", "bell_wait.c", "bell_watch.c"),
         ],
         compiler_directives=DIRECTIVES,
         include_path=["src"],

@@ -2,6 +2,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, final
 
 def gather_key(items: Sequence[Any], key: Any) -> list[Any]: ...
+
 @final
 class KeyedItems:
     def __init__(self, make_parts: Callable[[], dict[Any, Iterable[Any]]]) -> None: ...

@@ -14,6 +14,7 @@ def gather_rows(
 def view_rows(
     buffer: Any, dtype: npt.DTypeLike, shape: Sequence[int], n: SupportsIndex
 ) -> npt.NDArray[Any]: ...
+
 @final
 class RowWriter:
     def __init__(self, block: npt.NDArray[Any], index: SupportsIndex) -> None: ...

@@ -166,9 +166,13 @@ def test_a_reset_hands_over_none_and_an_autoreset_nothing():
             envs.step(np.zeros((2, 2), np.float32))
         asked.append(envs.get_attr("resets"))
         envs.close()
-    assert asked[0] == asked[1] == (
-        [(3, None), (None, None), (5, 6), (5, 6)],
-        [(4, None), (None, None), (5, 6), (5, 6)],
+    assert (
+        asked[0]
+        == asked[1]
+        == (
+            [(3, None), (None, None), (5, 6), (5, 6)],
+            [(4, None), (None, None), (5, 6), (5, 6)],
+        )
     )
 
 

@@ -234,9 +234,7 @@ def _create_empty_array_tuple(
 def _create_empty_array_dict(
     space: Dict, n: int | None = 1, fn: Callable[..., Any] = np.zeros
 ) -> dict[str, Any]:
-    return {
-        key: create_empty_array(subspace, n=n, fn=fn) for key, subspace in space.spaces.items()
-    }
+    return {key: create_empty_array(subspace, n=n, fn=fn) for key, subspace in space.spaces.items()}
 
 
 @handles(create_empty_array, Graph)

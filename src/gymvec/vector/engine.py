@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import multiprocessing.util  # its exit hook must be registered before ours, to run after it
 import os
 import pickle
 import time
