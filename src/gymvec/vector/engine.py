@@ -368,6 +368,8 @@ class Engine:
         if self._ended or not self._mine:
             return None
         seconds = _CLOSE_SECONDS if seconds is None else seconds
+        # The end is near for those who do not answer, and nothing is to be done about them.
+        self._warned.update(range(len(self.workers.processes)))
         deadline = time.monotonic() + seconds
         error = None
         try:
