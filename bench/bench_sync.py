@@ -2,7 +2,8 @@
 
     python bench/bench_sync.py [--steps 2000] [--rounds 9]
 
-Both are timed in turns in one process; the figures are medians over the rounds.
+Both are timed in turns in one process, which does all the work itself: the figures are medians
+of CPU time over the rounds.
 """
 
 from __future__ import annotations
@@ -66,10 +67,10 @@ ENVIRONMENTS = {
 
 
 def seconds_per_env_step(envs: gymnasium.vector.VectorEnv, actions: Any, steps: int) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(steps):
         envs.step(actions)
-    return (time.perf_counter() - start) / steps / envs.num_envs
+    return (time.process_time() - start) / steps / envs.num_envs
 
 
 def main() -> None:
@@ -95,9 +96,7 @@ def main() -> None:
                 envs.reset(seed=0)
             for _ in range(options.rounds):
                 for envs, taken in zip(pair, times, strict=True):
-                    taken.append(
-                        seconds_per_env_step(envs, actions, max(1, options.steps // n))
-                    )
+                    taken.append(seconds_per_env_step(envs, actions, max(1, options.steps // n)))
             theirs, ours = (1e6 * statistics.median(taken) for taken in times)
             print(f"| {name} | {n} | {theirs:.2f} | {ours:.2f} | {theirs / ours:.1f} |")
 

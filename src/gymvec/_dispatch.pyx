@@ -39,11 +39,15 @@ cdef class Builtin:
                 if handler is self:
                     # A user registered this object for a class of their own.
                     handler = self._handler
-        return handler(*args, **kwargs)
+        return handler(*args, **kwargs) if kwargs else handler(*args)
 
     @property
     def __name__(self):
         return self._handler.__name__
+
+    @property
+    def __module__(self):
+        return self._handler.__module__
 
     def __repr__(self):
         return f"<gymvec's {self._router._original.__name__} of {self.kind.__name__}>"

@@ -13,7 +13,7 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_CheckExact
 
-from gymvec._rows cimport Row, describe_row, npy_intp, put_row
+from gymvec._rows cimport describe_row, npy_intp, put_row
 
 import numpy as np
 

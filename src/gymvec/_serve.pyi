@@ -7,6 +7,7 @@ from gymnasium import Env
 
 from gymvec._bell import Worker
 from gymvec._exchange import ActionBlock
+from gymvec._slots import SlotWriter
 from gymvec._steps import StepBlocks
 
 @final
@@ -17,10 +18,11 @@ class Stepper:
         writers: list[Callable[[Any], Any]],
         blocks: StepBlocks,
         letters: npt.NDArray[np.bool_],
+        slots: SlotWriter,
         autoreset_mode: int,
         first: int,
         keep: Callable[[Any], Any],
-        send: Callable[[int, Any], None],
+        send: Callable[[int, Any, Any], None],
     ) -> None: ...
     def step(self, env: SupportsIndex, action: Any) -> None: ...
     def reset(self, env: SupportsIndex, **arguments: Any) -> None: ...

@@ -7,6 +7,7 @@ from libc.stdint cimport int32_t
 from gymvec._bell cimport Worker
 from gymvec._exchange cimport ActionBlock
 from gymvec._rows cimport RowWriter
+from gymvec._slots cimport SlotWriter
 from gymvec._steps cimport DISABLED, StepBlocks, step_one
 
 import numpy as np
@@ -24,15 +25,18 @@ cdef class Stepper:
             or None.
         blocks: Where rewards and flags go.
         letters: Writable bool array of shape ``(len(envs),)``: who answers with a letter.
+        slots: Takes the infos that fit.
         autoreset_mode: ``NEXT_STEP``, ``SAME_STEP`` or ``DISABLED`` of ``_steps``.
         first: Number of the first environment in the vector environment.
         keep: Called with a terminal observation that the reset after it must not change.
-        send: Called with an environment and ``(others, infos)`` where there are any.
+        send: Called with an environment, ``(others, infos)`` where there are any, and a new
+            schema of infos or None.
     """
 
     cdef list _envs
     cdef list _writers
     cdef StepBlocks _blocks
+    cdef SlotWriter _slots
     cdef object _letter_array
     cdef object _over_array
     cdef cnp.npy_bool* _letters
@@ -48,14 +52,15 @@ cdef class Stepper:
         list writers not None,
         StepBlocks blocks not None,
         cnp.ndarray letters not None,
+        SlotWriter slots not None,
         int autoreset_mode,
         Py_ssize_t first,
         keep,
         send,
     ):
         cdef Py_ssize_t n = len(envs)
-        if len(writers) != n or blocks._n != n:
-            raise ValueError(f"expected {n} writers, rewards and flags")
+        if len(writers) != n or blocks._n != n or slots._n != n:
+            raise ValueError(f"expected {n} writers, rewards, flags and slots")
         if (
             cnp.PyArray_NDIM(letters) != 1
             or cnp.PyArray_DIM(letters, 0) != n
@@ -66,6 +71,7 @@ cdef class Stepper:
         self._envs = envs
         self._writers = writers
         self._blocks = blocks
+        self._slots = slots
         self._letter_array = letters.view()
         self._over_array = np.zeros(n, dtype=np.bool_)
         self._letters = <cnp.npy_bool*>cnp.PyArray_DATA(<cnp.ndarray>self._letter_array)
@@ -92,6 +98,7 @@ cdef class Stepper:
         """Reset one environment with the arguments of its ``reset``."""
         cdef Py_ssize_t i = self.checked(env)
         self._letters[i] = False
+        self._slots.put_number(i, 0)
         observation, info = self._envs[i].reset(**arguments)
         self._over[i] = self._blocks.store(i, 0.0, False, False)
         self.write(i, observation, [info] if info else [])
@@ -104,6 +111,7 @@ cdef class Stepper:
     cdef int step_env(self, Py_ssize_t i, object action) except -1:
         cdef list infos = []
         self._letters[i] = False
+        self._slots.put_number(i, 0)
         if self._over[i] and self._mode == DISABLED:
             raise AssertionError(
                 f"environment {self._first + i} was stepped after its episode ended"
@@ -115,13 +123,19 @@ cdef class Stepper:
 
     cdef int write(self, Py_ssize_t i, object observation, list infos) except -1:
         cdef object others = None
+        cdef object schema = None
         writer = self._writers[i]
         if type(writer) is RowWriter:
             (<RowWriter>writer).put(observation)
         else:
             others = writer(observation)
+        if len(infos) == 1:
+            schema = self._slots.put_info(i, infos[0])
+            if schema is True:
+                infos = []
+                schema = None
         if others or infos:
-            self._send(i, (others, infos))
+            self._send(i, (others, infos), schema)
         return 0
 
 

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import os
 import threading
+import types
 from collections.abc import Generator
 from typing import Any
 
@@ -13,7 +14,7 @@ import gymnasium
 from gymnasium.vector import async_vector_env, sync_vector_env
 from gymnasium.vector import utils as gymnasium_utils
 
-from gymvec import utils
+from gymvec import utils, vector
 
 __all__ = ["install", "installation", "installed", "uninstall"]
 
@@ -27,7 +28,7 @@ _FUNCTIONS = (
     utils.read_from_shared_memory,
     utils.write_to_shared_memory,
 )
-_WRAPPER = gymnasium_utils.CloudpickleWrapper
+_WRAPPER: Any = gymnasium_utils.CloudpickleWrapper
 _VECTOR_ENVS = {
     "SyncVectorEnv": sync_vector_env.SyncVectorEnv,
     "AsyncVectorEnv": async_vector_env.AsyncVectorEnv,
@@ -191,7 +192,7 @@ def _check() -> None:
 
 def _parameters(function: Any) -> tuple[str, ...]:
     # inspect.signature would take most of the time that installing takes.
-    code = inspect.unwrap(function).__code__
+    code: types.CodeType = inspect.unwrap(function).__code__
     return code.co_varnames[: code.co_argcount]
 
 
@@ -200,7 +201,7 @@ def _reduce(wrapper: Any) -> tuple[Any, ...]:
     return _revive, (type(wrapper), _has_vector_envs()), wrapper.__getstate__()
 
 
-def _revive(kind: type, vector_envs: bool) -> Any:
+def _revive(kind: Any, vector_envs: bool) -> Any:
     """Install where a wrapper arrives, before the function in it is unpickled."""
     with _lock:
         if not _has_chosen:
@@ -210,13 +211,7 @@ def _revive(kind: type, vector_envs: bool) -> Any:
 
 def _vector_env_classes() -> dict[str, Any]:
     """What stands in for each of Gymnasium's vector environments."""
-    from gymvec import vector
-
-    return {
-        name: _stand_in(getattr(vector, name), theirs)
-        for name, theirs in _VECTOR_ENVS.items()
-        if hasattr(vector, name)
-    }
+    return {name: _stand_in(getattr(vector, name), theirs) for name, theirs in _VECTOR_ENVS.items()}
 
 
 def _stand_in(ours: Any, theirs: Any) -> Any:
@@ -236,12 +231,12 @@ def _stand_in(ours: Any, theirs: Any) -> Any:
         def __instancecheck__(cls, instance: Any) -> bool:
             if cls is stand_in:
                 return isinstance(instance, ours | theirs)
-            return super().__instancecheck__(instance)
+            return bool(super().__instancecheck__(instance))
 
         def __subclasscheck__(cls, subclass: Any) -> bool:
             if cls is stand_in:
                 return issubclass(subclass, ours | theirs)
-            return super().__subclasscheck__(subclass)
+            return bool(super().__subclasscheck__(subclass))
 
     stand_in = StandIn(ours.__name__, (ours,), {"__module__": ours.__module__})
     return stand_in

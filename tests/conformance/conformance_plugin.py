@@ -5,7 +5,6 @@ The environment variables are those that ``run.py`` sets.
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import gymnasium
@@ -22,26 +21,36 @@ if _MODE != "without":
 
     gymvec.install(vector_envs=_MODE == "vector_envs")
 
-_outcomes: dict[str, str] = {}
+_results = _RESULT.open("a+", encoding="utf-8")
+_results.seek(0)
+_done = {entry["test"] for entry in map(json.loads, _results)}
+
+
+def _write(**entry):
+    # Line by line, so that a crash of the interpreter leaves what is known until then.
+    _results.write(json.dumps(entry) + "\n")
+    _results.flush()
+
+
+def pytest_collection_modifyitems(items):
+    items[:] = [item for item in items if item.nodeid not in _done]
+
+
+def pytest_runtest_logstart(nodeid):
+    _write(test=nodeid, outcome="crashed")
 
 
 def pytest_runtest_logreport(report):
-    # The worst phase counts: a test whose teardown fails has failed.
-    worse = {"passed": 0, "skipped": 1, "failed": 2}
-    if worse[report.outcome] >= worse[_outcomes.get(report.nodeid, "passed")]:
-        _outcomes[report.nodeid] = report.outcome
+    if report.when == "call" or report.outcome != "passed":
+        _write(test=report.nodeid, outcome=report.outcome)
 
 
 def pytest_collectreport(report):
     if report.failed:
-        _outcomes[report.nodeid] = "failed"
+        _write(test=report.nodeid, outcome="failed")
 
 
 def pytest_sessionfinish(session):
-    if _MODE != "without":
-        import gymvec
-
-        if not gymvec.installed():
-            raise RuntimeError("a test has uninstalled gymvec")
-    result = {"gymnasium": gymnasium.__version__, "python": sys.version, "outcomes": _outcomes}
-    _RESULT.write_text(json.dumps(result))
+    if _MODE != "without" and not gymvec.installed():
+        raise RuntimeError("a test has uninstalled gymvec")
+    _write(test="", outcome="finished")

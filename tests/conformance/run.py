@@ -1,6 +1,6 @@
 """Run Gymnasium's own test suite with gymvec installed into Gymnasium and without.
 
-    python tests/conformance/run.py CHECKOUT [--vector-envs]
+    python tests/conformance/run.py CHECKOUT [--vector-envs] [--tests TEST ...]
 
 CHECKOUT is a checkout of Gymnasium's repository, which is read and never written to. Its tests
 run against the installed Gymnasium. A test that passes without gymvec and does not pass with
@@ -8,6 +8,7 @@ it makes the exit status 1, unless ``allowed_failures.txt`` names it.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -37,13 +38,13 @@ def allowed(mode):
 
 
 def run(checkout, mode, tests):
-    """The outcome of each test in one run of pytest."""
+    """The outcome of each test in one run of the suite, and what pytest printed."""
     with tempfile.TemporaryDirectory() as folder:
         # Beside the tests lies the checkout's Gymnasium, which child processes would import.
         root = Path(folder) / "root"
         root.mkdir()
         (root / "tests").symlink_to(checkout / "tests", target_is_directory=True)
-        result = Path(folder) / "result.json"
+        result = Path(folder) / "result.jsonl"
         path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
         environment = {
             **os.environ,
@@ -56,22 +57,32 @@ def run(checkout, mode, tests):
         command = [sys.executable, "-m", "pytest", "-p", "conformance_plugin", "-q"]
         command += ["-p", "no:cacheprovider", "-o", "addopts=", "--no-header", "--tb=short"]
         command += ["-c", str(checkout / "pyproject.toml"), f"--rootdir={root}", *tests]
-        log = subprocess.run(
-            command, cwd=root, env=environment, text=True, check=False,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        if not result.exists():
-            sys.exit(f"pytest ended without a result ({mode}):\n{log.stdout}")
-        return json.loads(result.read_text())["outcomes"], log.stdout
+        if importlib.util.find_spec("pytest_timeout"):
+            command.append("--timeout=300")
+        printed, outcomes = "", {}
+        while outcomes.get("") != "finished":
+            known = len(outcomes)
+            log = subprocess.run(
+                command, cwd=root, env=environment, text=True, check=False,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+            printed += log.stdout
+            lines = result.read_text().splitlines() if result.exists() else []
+            outcomes = {}
+            for entry in map(json.loads, lines):
+                outcomes[entry["test"]] = entry["outcome"]
+            # After a test that ended the interpreter, go on with those behind it.
+            if len(outcomes) == known:
+                sys.exit(f"pytest ended without a result ({mode}):\n{printed}")
+        del outcomes[""]
+        return outcomes, printed
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("checkout", type=Path, help="a checkout of Gymnasium's repository")
-    parser.add_argument(
-        "--vector-envs", action="store_true", help="install(vector_envs=True)"
-    )
-    parser.add_argument("tests", nargs="*", default=SELECTION, help="other tests than usual")
+    parser.add_argument("--vector-envs", action="store_true", help="install(vector_envs=True)")
+    parser.add_argument("--tests", nargs="+", default=SELECTION, help="other tests than usual")
     arguments = parser.parse_args()
     checkout = arguments.checkout.resolve()
     if not (checkout / "tests" / "vector").is_dir():
@@ -92,7 +103,7 @@ def main():
     better = sorted(
         test
         for test, outcome in with_gymvec.items()
-        if outcome == "passed" and without.get(test) == "failed"
+        if outcome == "passed" and without.get(test) in ("failed", "crashed")
     )
     reasons = allowed(mode)
     new = [test for test in worse if test not in reasons]

@@ -9,7 +9,7 @@ import textwrap
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, Text
+from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import AsyncVectorEnv
 from gymnasium.vector.utils import CloudpickleWrapper
 
@@ -21,9 +21,7 @@ METHODS = multiprocessing.get_all_start_methods()
 class Reporting(gymnasium.Env):
     """Tells which handlers its process uses."""
 
-    observation_space = Dict(
-        image=Box(0, 255, (4, 4), np.uint8), level=Discrete(9), name=Text(6, charset="åbcγ")
-    )
+    observation_space = Dict(image=Box(0, 255, (4, 4), np.uint8), level=Discrete(9))
     action_space = Discrete(2)
 
     def reset(self, *, seed=None, options=None):
@@ -32,12 +30,12 @@ class Reporting(gymnasium.Env):
 
     def step(self, action):
         observation = self._observe()
-        return observation, float(observation["level"]), bool(self.np_random.random() < 0.2), False, {}
+        terminated = bool(self.np_random.random() < 0.2)
+        return observation, float(observation["level"]), terminated, False, {}
 
     def _observe(self):
-        text = "".join(self.np_random.choice(list("åbcγ"), self.np_random.integers(1, 7)))
         image = self.np_random.integers(0, 256, (4, 4), np.uint8)
-        return {"image": image, "level": self.np_random.integers(9), "name": text}
+        return {"image": image, "level": self.np_random.integers(9)}
 
     def report(self):
         return handlers_of_this_process()
@@ -67,7 +65,7 @@ def trajectory(method):
             observation, reward, *_ = env.step(env.action_space.sample())
             found.append(observation)
             rewards.append(reward.tolist())
-        arrays = [(step["image"].tolist(), step["level"].tolist(), step["name"]) for step in found]
+        arrays = [(step["image"].tolist(), step["level"].tolist()) for step in found]
         return env.call("report"), (arrays, rewards)
     finally:
         env.close()
@@ -142,7 +140,8 @@ PROGRAM = """
 
     if __name__ == "__main__":
         factor = 2
-        env = gymnasium.vector.AsyncVectorEnv([lambda: Walk() if factor else None] * 2, context={method!r})
+        factories = [lambda: Walk() if factor else None] * 2
+        env = gymnasium.vector.AsyncVectorEnv(factories, context={method!r})
         print(env.reset(seed=1)[0]["a"].tolist())
         print([env.step([0, 1])[0]["a"].tolist() for _ in range(3)])
         print(env.call("where"))
@@ -198,5 +197,31 @@ def test_fork_during_an_installation():
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)],
         capture_output=True, text=True, timeout=120, check=False,
-    )
+    )  # fmt: skip
     assert done.stdout == "done\n", done.stderr
+
+
+def test_installed_by_a_plugin_while_gymnasium_is_being_imported():
+    program = """
+        import sys
+
+        class Plugin:
+            def find_spec(self, name, path=None, target=None):
+                if name == "gymnasium.envs.registration":
+                    sys.meta_path.remove(self)
+                    import gymvec
+
+                    gymvec.install()
+
+        sys.meta_path.insert(0, Plugin())
+        import gymnasium
+
+        handler = gymnasium.vector.utils.batch_space.dispatch(gymnasium.spaces.Text)
+        print(type(handler).__module__, len(gymnasium.vector.utils.batch_space(
+            gymnasium.spaces.Text(3), n=2)))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.stdout == "gymvec._dispatch 2\n", done.stderr

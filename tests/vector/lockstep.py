@@ -172,7 +172,7 @@ def value_bytes(array: Any) -> bytes:
     """The bytes of an array's values, without the padding of the x87 format."""
     raw = np.ascontiguousarray(array)
     if raw.dtype.type is np.longdouble and np.finfo(np.longdouble).nmant == 63:
-        return raw.reshape(-1).view(np.uint8).reshape(raw.size, -1)[:, :10].tobytes()
+        return raw.reshape(-1).view(np.uint8).reshape(-1, raw.itemsize)[:, :10].tobytes()
     return raw.tobytes()
 
 

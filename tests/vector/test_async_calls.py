@@ -110,7 +110,9 @@ def test_waits_without_a_call(envs, wait):
     envs.step(ZEROS)
 
 
-@pytest.mark.parametrize("call", [*CALLS.values(), *(lambda e, w=w: getattr(e, w)() for w in WAITS)])
+@pytest.mark.parametrize(
+    "call", [*CALLS.values(), *(lambda e, w=w: getattr(e, w)() for w in WAITS)]
+)
 def test_after_close(envs, call):
     envs.close()
     assert envs.closed

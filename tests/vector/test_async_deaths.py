@@ -48,8 +48,6 @@ def call(envs, name):
     }[name]()
 
 
-
-
 @pytest.mark.parametrize("at", ["step", "reset", "twice", "render"])
 @pytest.mark.parametrize(("act", "match", "exitcode"), ENDS)
 def test_a_worker_that_dies(act, match, exitcode, at):

@@ -121,7 +121,7 @@ SAME = [
     ImportError("no", name="module", path="path"),
 ]
 if sys.version_info >= (3, 11):
-    SAME.append(ExceptionGroup("some", [ValueError(1), KeyError(2)]))
+    SAME.append(ExceptionGroup("some", [ValueError(1), KeyError(2)]))  # noqa: F821
 
 
 class RaiseSame:

@@ -21,9 +21,7 @@ LEAVES = [name for name in ENVIRONMENTS if name.startswith("one ")]
 
 def lockstep(name, n, steps, mode=gymvec.AutoresetMode.NEXT_STEP, **kwargs):
     factories = [ENVIRONMENTS[name]] * n
-    theirs = gym.vector.SyncVectorEnv(
-        factories, copy=kwargs.get("copy", True), autoreset_mode=mode
-    )
+    theirs = gym.vector.SyncVectorEnv(factories, copy=kwargs.get("copy", True), autoreset_mode=mode)
     assert_lockstep(gymvec.AsyncVectorEnv(factories, autoreset_mode=mode, **kwargs), theirs, steps)
 
 
@@ -70,7 +68,5 @@ def _deep():
 def test_lockstep_with_other_start_methods(context):
     factories = [_deep] * 3
     theirs = gym.vector.SyncVectorEnv(factories, autoreset_mode=MODES[1])
-    ours = gymvec.AsyncVectorEnv(
-        factories, context=context, num_workers=2, autoreset_mode=MODES[1]
-    )
+    ours = gymvec.AsyncVectorEnv(factories, context=context, num_workers=2, autoreset_mode=MODES[1])
     assert_lockstep(ours, theirs, 100)

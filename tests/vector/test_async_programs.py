@@ -237,4 +237,7 @@ def test_factories_of_a_program(tmp_path, context):
         tmp_path / "program.py", BEGIN + FACTORIES.replace("{context!r}", repr(context))
     )
     out = assert_ends(program, pids_of(program), 30)
-    assert out.splitlines() == [str([1.0, 2.0, 3.0, 4.0, 1.0, 1.0, 1.0, 5.0, 1.0, 1.0]), "Guarded-v0"]
+    assert out.splitlines() == [
+        str([1.0, 2.0, 3.0, 4.0, 1.0, 1.0, 1.0, 5.0, 1.0, 1.0]),
+        "Guarded-v0",
+    ]

@@ -92,10 +92,16 @@ def test_an_action_that_cannot_be_pickled_steps_nothing():
 
 def test_a_step_over_array_leaves_sends_nothing_through_the_pipes(monkeypatch):
     posted = []
+
+    def counted(was):
+        def call(self, *args):
+            posted.append(args)
+            return was(self, *args)
+
+        return call
+
     for name in ("keep", "receive"):
-        monkeypatch.setattr(
-            Mailbox, name, lambda self, *args, was=getattr(Mailbox, name): (
-                posted.append(args), was(self, *args))[1])  # fmt: skip
+        monkeypatch.setattr(Mailbox, name, counted(getattr(Mailbox, name)))
     space = gym.spaces.Dict({"a": Discrete(4), "b": gym.spaces.Tuple([BOX, Box(0, 9, (3, 3))])})
     envs = make(
         action_space=space,
@@ -166,9 +172,13 @@ def test_a_reset_hands_over_none_and_an_autoreset_nothing():
             envs.step(np.zeros((2, 2), np.float32))
         asked.append(envs.get_attr("resets"))
         envs.close()
-    assert asked[0] == asked[1] == (
-        [(3, None), (None, None), (5, 6), (5, 6)],
-        [(4, None), (None, None), (5, 6), (5, 6)],
+    assert (
+        asked[0]
+        == asked[1]
+        == (
+            [(3, None), (None, None), (5, 6), (5, 6)],
+            [(4, None), (None, None), (5, 6), (5, 6)],
+        )
     )
 
 

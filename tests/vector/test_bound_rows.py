@@ -81,7 +81,9 @@ def test_leaves():
     space = SPACES["int keys"]
     found = list(leaves(space))
     assert [path for path, _ in found] == [(1, 0), (1, 1), (2,)] or [p for p, _ in found] == [
-        (2,), (1, 0), (1, 1)
+        (2,),
+        (1, 0),
+        (1, 1),
     ]
     assert [type(leaf) for path, leaf in found if path == (1, 0)] == [Text]
     assert list(leaves(Discrete(2))) == [((), Discrete(2))]
@@ -169,7 +171,8 @@ def test_own_action():
     swapped = np.arange(3).astype(">i8")
     action = {"a": (fortran, [swapped]), "b": 3, "c": np.float32(1)}
     own = own_action(action)
-    assert_same(own, {"a": (np.arange(6.0).reshape(2, 3), [np.arange(3)]), "b": 3, "c": np.float32(1)})
+    plain = (np.arange(6.0).reshape(2, 3), [np.arange(3)])
+    assert_same(own, {"a": plain, "b": 3, "c": np.float32(1)})
     assert own["a"][0].flags.c_contiguous
     assert not np.shares_memory(own["a"][1][0], swapped)
     anything = object()

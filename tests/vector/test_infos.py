@@ -1,29 +1,15 @@
 """Infos are gathered as Gymnasium's own method gathers them, to the bit and the error."""
 
-import warnings
 from collections import OrderedDict
-from fractions import Fraction
 
 import numpy as np
 import pytest
-from gymnasium.vector import VectorEnv
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from info_strategies import N, arrays, gymnasiums, infos, numbers, outcome
 from lockstep import assert_same
 
 from gymvec.vector.infos import InfoBatch, add_info, gather_infos
-
-N = 4
-OBJECT = object()
-
-
-def gymnasiums(items, n=N):
-    envs = VectorEnv()
-    envs.num_envs = n
-    infos = {}
-    for index, info in items:
-        infos = envs._add_info(infos, info, index)
-    return infos
 
 
 def one_by_one(items, n=N):
@@ -31,17 +17,6 @@ def one_by_one(items, n=N):
     for index, info in items:
         infos = add_info(infos, info, index, n)
     return infos
-
-
-def outcome(function, items):
-    """Result, error and warnings of a call."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            result, error = function(items), None
-        except Exception as raised:
-            result, error = None, (type(raised), str(raised))
-    return result, error, [(w.category, str(w.message)) for w in caught]
 
 
 def assert_as_gymnasium(items):
@@ -57,48 +32,6 @@ def gather_infos_of(items):
     return gather_infos(items, N)
 
 
-numbers = st.one_of(
-    st.integers(-(2**70), 2**70),
-    st.integers(-300, 300),
-    st.floats(),
-    st.booleans(),
-    st.sampled_from([np.True_, np.False_]),
-    st.floats(width=16).map(np.float16),
-    st.floats(width=32).map(np.float32),
-    st.floats().map(np.float64),
-    st.floats(width=32).map(np.longdouble),
-    st.integers(-128, 127).map(np.int8),
-    st.integers(0, 2**64 - 1).map(np.uint64),
-    st.integers(-(2**63), 2**63 - 1).map(np.int64),
-    st.complex_numbers(),
-    st.sampled_from([np.complex64(1j), np.timedelta64(3, "s"), np.datetime64("2020")]),
-)
-arrays = st.builds(
-    lambda shape, dtype, value: np.full(shape, value).astype(dtype),
-    st.sampled_from([(), (1,), (2,), (2, 1), (0,), (N,)]),
-    st.sampled_from(["f4", "f8", ">f8", "f2", "i8", "u1", "?", "O", "U3", "g"]),
-    st.integers(0, 200),
-)
-others = st.one_of(
-    st.none(),
-    st.text(max_size=3),
-    st.sampled_from(["12", "1.5", b"7", OBJECT, np.str_("a"), Fraction(1, 2), {1, 2}, int, ()]),
-    st.lists(st.integers(0, 9), max_size=3),
-    st.tuples(st.floats(), st.text(max_size=1)),
-    st.builds(lambda: np.ma.masked_array([1.0, 2.0], [True, False])),
-    st.builds(lambda: np.arange(8)[::2]),
-    st.builds(lambda: np.asfortranarray(np.ones((2, 2)))),
-)
-keys = st.one_of(
-    st.sampled_from(["a", "b", "_a", "__a", "final_obs", "_final_obs", "final_info"]),
-    st.sampled_from(["a", "b", "c"]),
-    st.sampled_from([1, True, 1.0, "1", "_1", None, ("a",), "True"]),
-)
-infos = st.recursive(
-    st.dictionaries(keys, st.one_of(numbers, arrays, others), max_size=4),
-    lambda inner: st.dictionaries(keys, st.one_of(numbers, others, inner), max_size=3),
-    max_leaves=8,
-)
 mixtures = st.lists(st.tuples(st.integers(0, N - 1), infos), max_size=8)
 
 

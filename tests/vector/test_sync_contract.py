@@ -5,12 +5,12 @@ import inspect
 import gymnasium as gym
 import numpy as np
 import pytest
+from action_cases import ACTIONS, arrays, contiguous
 from gymnasium.error import ClosedEnvironmentError
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
-from action_cases import ACTIONS, arrays, contiguous
 from lockstep import MODES, assert_same
-from scripted import BOX, Scripted
+from scripted import Scripted
 
 from gymvec import SyncVectorEnv
 

@@ -185,7 +185,7 @@ def test_parts_of_observations():
     for observation in ({"a": ZEROS[0]}, {"a": ZEROS[0], "b": 1, "c": 2}, {}, None, (1, 2)):
         outcomes = []
         for kind in (SyncVectorEnv, THEIRS):
-            envs = make(2, kind, observation_space=space, observe=lambda steps: observation)
+            envs = make(2, kind, observation_space=space, observe=lambda steps, o=observation: o)
             try:
                 outcomes.append(envs.reset())
             except Exception as error:
@@ -353,7 +353,11 @@ def test_replaced_environments_are_used():
     assert envs.step(ZEROS)[1].tolist() == [9, 1, 1]
 
 
-@pytest.mark.parametrize("clone", [copy.deepcopy, lambda x: cloudpickle.loads(cloudpickle.dumps(x))])
+def pickled(value):
+    return cloudpickle.loads(cloudpickle.dumps(value))
+
+
+@pytest.mark.parametrize("clone", [copy.deepcopy, pickled])
 def test_copies_go_on_where_the_original_was(clone):
     ours = SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 2)
     theirs = THEIRS([lambda: gym.make("CartPole-v1")] * 2)

@@ -57,7 +57,7 @@ def batch_space(space: Space[Any], n: int = 1) -> Space[Any]:
 _BOX_ARRAYS = ("low", "high", "bounded_below", "bounded_above")
 
 
-def _repeated_box(space: Space[Any], low: Any, high: Any, n: int) -> Box:
+def _repeated_box(space: Any, low: Any, high: Any, n: int) -> Box:
     """``Box(np.tile(low, ...), np.tile(high, ...))`` for ``n`` rows, with all its attributes.
 
     Box looks at each element by itself, so one row is enough to check and cast: its arrays
@@ -232,9 +232,7 @@ def _batch_differing_spaces_multi_discrete(spaces: _PySequence[MultiDiscrete]) -
 
 @handles(batch_differing_spaces, MultiBinary)
 def _batch_differing_spaces_multi_binary(spaces: _PySequence[MultiBinary]) -> Box:
-    _check_equal(
-        "Expected all MultiBinary shapes to be equal", [space.shape for space in spaces]
-    )
+    _check_equal("Expected all MultiBinary shapes to be equal", [space.shape for space in spaces])
     return Box(
         low=0,
         high=1,

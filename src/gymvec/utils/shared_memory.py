@@ -286,7 +286,7 @@ def _write_oneof(space: OneOf, index: int, value: tuple[int, Any], shared_memory
     chosen[environment] = alternative
 
 
-def _check_index(space: Space[Any], index: Any, shared_memory: Any) -> None:
+def _check_index(space: Any, index: Any, shared_memory: Any) -> None:
     """Raise the error of a wrong index, which goes before whatever is wrong with a value."""
     handler = write_to_shared_memory.dispatch(type(space))
     if handler is _write_tuple:

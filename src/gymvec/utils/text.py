@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Text
 
-# Before Gymnasium 1.4 the order of `character_list` follows the hash seed of the process.
-_PUBLISHES_ORDER = tuple(int(part) for part in gymnasium.__version__.split(".")[:2]) >= (1, 4)
+
+@functools.cache
+def _publishes_order() -> bool:
+    """Whether `character_list` is in one order; before 1.4 it follows the hash seed."""
+    # Not at import: a plugin of Gymnasium may import this before the version is known.
+    return tuple(int(part) for part in gymnasium.__version__.split(".")[:2]) >= (1, 4)
 
 
 def alphabet(space: Text) -> tuple[str, ...]:
     """The characters of a space in the order of their codes, the same in every process."""
-    if _PUBLISHES_ORDER:
+    if _publishes_order():
         return tuple(space.character_list)
     return tuple(sorted(space.character_set))
 

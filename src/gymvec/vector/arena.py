@@ -6,7 +6,8 @@ Regions begin at multiples of 64 bytes, so that no two writers share a cache lin
 * a block of observations for each array leaf, ``n`` rows that the workers write;
 * a block of actions for each array leaf, ``n`` rows of eight bytes an element and one code an
   environment, which the parent writes;
-* for each worker the rewards, flags and letters of its slice, which only this worker writes.
+* for each worker the rewards, flags and letters of its slice, which only this worker writes;
+* a slot for each environment's info.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import errno
 import mmap
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from multiprocessing import heap
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import Space
 
 from gymvec import _bell
+from gymvec.vector.info_slots import SLOT_BYTES
 from gymvec.vector.rows import is_array_leaf, leaves, subspaces
 
 __all__ = ["ActionPlace", "Arena", "Layout", "Place", "Slice"]
@@ -30,8 +31,7 @@ __all__ = ["ActionPlace", "Arena", "Layout", "Place", "Slice"]
 _ACTION_ELEMENT_BYTES = 8
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """An array in the arena."""
 
     offset: int
@@ -47,8 +47,7 @@ class Place:
         return flat.reshape(self.shape)
 
 
-@dataclass(frozen=True)
-class ActionPlace:
+class ActionPlace(NamedTuple):
     """The rows of one array leaf of the actions, as bytes, and what each environment's are."""
 
     rows: Place
@@ -56,8 +55,7 @@ class ActionPlace:
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Slice:
+class Slice(NamedTuple):
     """One worker's environments and what it writes besides observations."""
 
     start: int
@@ -68,11 +66,12 @@ class Slice:
     truncations: Place
     letters: Place
 
-    def __len__(self) -> int:
+    @property
+    def size(self) -> int:
+        """Number of environments."""
         return self.stop - self.start
 
 
-@dataclass
 class Layout:
     """Offsets of every region, computed once by the parent and handed to the workers.
 
@@ -90,23 +89,29 @@ class Layout:
         observations: Places in the structure of the observation space; None at other leaves.
         actions: Places of the array leaves of the action space, in order; None if some leaf
             is none.
+        info_slots: Place of the packed infos.
     """
 
-    observation_space: Space[Any] | None
-    action_space: Space[Any]
-    num_envs: int
-    num_workers: int
-    size: int = field(init=False, default=0)
-    hub: int = field(init=False)
-    slices: list[Slice] = field(init=False)
-    observations: Any = field(init=False)
-    actions: list[ActionPlace] | None = field(init=False)
+    observations: Any
+    actions: list[ActionPlace] | None
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        observation_space: Space[Any] | None,
+        action_space: Space[Any],
+        num_envs: int,
+        num_workers: int,
+    ) -> None:
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.num_envs = num_envs
+        self.num_workers = num_workers
+        self.size = 0
         self.hub = self._reserve(_bell.hub_size())
         self.slices = [self._slice(start, stop) for start, stop in self._bounds()]
-        self.observations = self._observation_places(self.observation_space)
+        self.observations = self._observation_places(observation_space)
         self.actions = self._action_places()
+        self.info_slots = self._place((num_envs, SLOT_BYTES), np.uint8)
 
     def _bounds(self) -> Iterator[tuple[int, int]]:
         for worker in range(self.num_workers):
@@ -164,7 +169,7 @@ class Layout:
     @property
     def lanes(self) -> list[tuple[int, int]]:
         """Offset and number of environments of each worker's control words."""
-        return [(part.lane, len(part)) for part in self.slices]
+        return [(part.lane, part.size) for part in self.slices]
 
     def observation_blocks(self, arena: Arena) -> Any:
         """The blocks of the array leaves, in the structure of the observation space."""

@@ -22,7 +22,6 @@ from gymvec.vector.copies import own_action
 from gymvec.vector.cores import cpu_quota, usable_cores
 from gymvec.vector.engine import Answers, Engine, Late
 from gymvec.vector.errors import StepTimeoutError, WorkerDiedError
-from gymvec.vector.infos import gather_infos
 from gymvec.vector.mail import dumps
 from gymvec.vector.observations import Observations, check_shareable
 from gymvec.vector.requests import reset_mask, reset_seeds
@@ -34,6 +33,10 @@ __all__ = ["AsyncVectorEnv"]
 # What `call` must not be used for.
 _OWN_METHODS = ("reset", "step", "close", "_setattr", "_check_spaces")
 _WAIT_MODES = ("auto", "spin", "block")
+# Before Python 3.12 looking up a member of an enumeration takes as long as collecting a step.
+_IDLE = AsyncState.DEFAULT
+_STEPPING = AsyncState.WAITING_STEP
+_STEP = Command.STEP
 
 
 class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]):
@@ -162,7 +165,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             _positive(num_workers, "num_workers") or usable_cores(),
             self.max_concurrency or self.num_envs,
         )
-        self._state = AsyncState.DEFAULT
+        self._state = _IDLE
         description = self._describe_single(observation_space, action_space)
         if not isinstance(observation_mode, str):
             _, single = batched_observation_space(observation_mode, [])
@@ -369,11 +372,11 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
                 raise AssertionError(f"autoreset is disabled and episodes are over: {over}")
         # A late environment may not have read its last action yet.
         if not late and self._put_actions(actions):
-            self._begin(AsyncState.WAITING_STEP, Command.STEP, None, None)
+            self._begin(_STEPPING, _STEP, None, None)
         else:
             items = split_actions(self.action_space, actions, self.num_envs)
             arguments = {env: dumps(own_action(action)) for env, action in enumerate(items)}
-            self._begin(AsyncState.WAITING_STEP, Command.STEP_BY_LETTER, arguments, None)
+            self._begin(_STEPPING, Command.STEP_BY_LETTER, arguments, None)
 
     def step_wait(
         self, timeout: float | None = None
@@ -399,7 +402,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             NoAsyncCallError: :meth:`step_async` was not called.
             TimeoutError: The time is over. Late answers are dropped.
         """
-        letters = self._collect(AsyncState.WAITING_STEP, "step_wait", "step_async", timeout)
+        letters = self._collect(_STEPPING, "step_wait", "step_async", timeout)
         rewards, terminations, truncations = self._engine.results.collect()
         return self._observe(), rewards, terminations, truncations, self._infos(letters)
 
@@ -501,12 +504,12 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Close the sub-environments and end the workers."""
-        if self._state != AsyncState.DEFAULT:
+        if self._state is not _IDLE:
             logger.warn(
                 f"Calling `close` while waiting for a pending call to `{self._state.value}` "
                 "to complete."
             )
-        self._state = AsyncState.DEFAULT
+        self._state = _IDLE
         try:
             error = self._engine.close(0.0 if terminate else timeout)
         finally:
@@ -531,7 +534,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         self._engine.check_usable()
 
     def _check_idle(self, name: str, end: str = ".") -> None:
-        if self._state != AsyncState.DEFAULT:
+        if self._state is not _IDLE:
             raise AlreadyPendingCallError(
                 f"Calling `{name}` while waiting for a pending call to `{self._state.value}` "
                 f"to complete{end}",
@@ -566,7 +569,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         What else interrupts the wait, above all Ctrl-C, leaves the call pending.
         """
         self._check_open()
-        if self._state != state:
+        if self._state is not state:
             raise NoAsyncCallError(
                 f"Calling `{name}` without any prior call to `{begin}`.", state.value
             )
@@ -582,16 +585,16 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             if self._deferred is None:
                 self._late_state = state
             self._deferred = None
-            self._state = AsyncState.DEFAULT
+            self._state = _IDLE
             engine.late = True
             raise StepTimeoutError(
                 f"The call to `{name}` has timed out after {timeout} second(s)."
             ) from None
         except WorkerDiedError:
-            self._state = AsyncState.DEFAULT
+            self._state = _IDLE
             raise
         self._take(state, answers)
-        self._state = AsyncState.DEFAULT
+        self._state = _IDLE
         if answers.failures:
             raise answers.error
         return answers.letters
@@ -612,13 +615,14 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         return self.observations
 
     def _infos(self, letters: dict[int, Any]) -> dict[str, Any]:
-        if not letters:
-            return {}
-        items = [(env, info) for env, (_, infos) in sorted(letters.items()) for info in infos]
+        by_letter: dict[int, list[dict[str, Any]]] = {}
+        if letters:
+            by_letter = {env: infos for env, (_, infos) in letters.items() if infos}
+        slots = self._engine.info_slots
         if type(self)._add_info is VectorEnv._add_info:
-            return gather_infos(items, self.num_envs)
+            return slots.gather(by_letter, self._engine.sent)
         gathered: dict[str, Any] = {}
-        for env, info in items:
+        for env, info in slots.items(by_letter, self._engine.sent):
             gathered = self._add_info(gathered, info, env)
         return gathered
 

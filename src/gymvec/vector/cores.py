@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 __all__ = ["cpu_quota", "usable_cores"]
 
-_CGROUPS = Path("/sys/fs/cgroup")
+_CGROUPS = "/sys/fs/cgroup"
 
 
 def usable_cores() -> int:
@@ -26,10 +25,10 @@ def cpu_quota() -> float | None:
     return min(limits, default=None)
 
 
-def _own_groups() -> list[Path]:
-    """The folders of this process's cgroup and its ancestors, in either version."""
+def _own_groups() -> list[str]:
+    """The folders of this process's cgroup and its ancestors, in either version of cgroups."""
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = _read("/proc/self/cgroup").splitlines()
     except OSError:
         return []
     folders = []
@@ -38,22 +37,27 @@ def _own_groups() -> list[Path]:
         if controllers == "":
             root = _CGROUPS
         elif "cpu" in controllers.split(","):
-            root = _CGROUPS / controllers
+            root = f"{_CGROUPS}/{controllers}"
         else:
             continue
-        folder = root / path.lstrip("/")
-        folders += [folder, *(parent for parent in folder.parents if root in (parent, *parent.parents))]
+        parts = [part for part in path.split("/") if part]
+        folders += ["/".join([root, *parts[:depth]]) for depth in range(len(parts) + 1)]
     return folders
 
 
-def _limit(folder: Path) -> float | None:
+def _limit(folder: str) -> float | None:
     try:
-        if (folder / "cpu.max").exists():
-            quota, period = (folder / "cpu.max").read_text().split()
+        if os.path.exists(f"{folder}/cpu.max"):
+            quota, period = _read(f"{folder}/cpu.max").split()
         else:
-            quota = (folder / "cpu.cfs_quota_us").read_text()
-            period = (folder / "cpu.cfs_period_us").read_text()
+            quota = _read(f"{folder}/cpu.cfs_quota_us")
+            period = _read(f"{folder}/cpu.cfs_period_us")
         cores = float(quota) / float(period)
-    except (OSError, ValueError):
+    except (OSError, ValueError, ZeroDivisionError):
         return None  # No limit here ("max"), or none that can be read.
     return cores if cores > 0 else None
+
+
+def _read(path: str) -> str:
+    with open(path) as file:
+        return file.read()

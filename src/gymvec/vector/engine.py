@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import multiprocessing.util  # its exit hook must be registered before ours, to run after it
 import os
 import pickle
 import time
@@ -19,7 +18,8 @@ from gymvec import _bell
 from gymvec._exchange import StepResults
 from gymvec.vector.arena import Arena, Layout
 from gymvec.vector.errors import WorkerDiedError, text_of, unpack_error
-from gymvec.vector.mail import dumps
+from gymvec.vector.info_slots import InfoSlots
+from gymvec.vector.mail import Subject, dumps
 from gymvec.vector.processes import Workers
 from gymvec.vector.worker import Command
 
@@ -105,15 +105,15 @@ class Engine:
         self._death: tuple[list[int], int | None] | None = None
         self._gone: set[int] = set()
         self._warned: set[int] = set()
-        self._sent: frozenset[int] | None = None
+        self.sent: frozenset[int] | None = None
         self._unwritten = False
-        # Envelopes that were received: whether it failed, and the pickled content.
-        self._letters: dict[int, tuple[bool, bytes]] = {}
+        # Envelopes that were received: the subject, and the pickled content.
+        self._letters: dict[int, tuple[Subject, bytes]] = {}
         self.bell = _bell.Parent(
             self.arena.buffer, layout.hub, layout.lanes, wait=wait, polling=polling
         )
         self._worker_of = [
-            worker for worker, part in enumerate(layout.slices) for _ in range(len(part))
+            worker for worker, part in enumerate(layout.slices) for _ in range(part.size)
         ]
         self.results = StepResults(
             [
@@ -124,6 +124,7 @@ class Engine:
                 for part in layout.slices
             ]
         )
+        self.info_slots = InfoSlots(layout.info_slots.view(self.arena), self._worker_of)
         self.workers = Workers()
         # Before a process is forked: what concerns it is not this engine.
         _engines.add(self)
@@ -150,19 +151,19 @@ class Engine:
     @property
     def recipients(self) -> Iterable[int]:
         """The environments that the last command was sent to."""
-        return range(len(self._worker_of)) if self._sent is None else self._sent
+        return range(len(self._worker_of)) if self.sent is None else self.sent
 
-    def reports(self, deadline: float | None) -> list[tuple[int, bool, Any]]:
+    def reports(self, deadline: float | None) -> list[tuple[int, Subject, Any]]:
         """What each environment has to say at the start, in order; waits until all are built.
 
         Raises:
             Late: The deadline has passed.
             WorkerDiedError: A worker died.
         """
-        reports = []
+        reports: list[tuple[int, Subject, Any]] = []
         for worker in range(len(self.workers.processes)):
-            for env, failed, packed in self._receive(worker, deadline):
-                reports.append((env, *_opened(env, failed, packed)))
+            for env, subject, packed in self._receive(worker, deadline):
+                reports.append((env, *_opened(env, subject, packed)))
         return reports
 
     # --- commands ---
@@ -178,7 +179,7 @@ class Engine:
         letters = [] if arguments is None else self._sorted(arguments)
         # Answers stay until here, so that an interrupted `collect` can be called again.
         self._letters.clear()
-        self._sent = None if envs is None else frozenset(envs)
+        self.sent = None if envs is None else frozenset(envs)
         if envs is None:
             self.bell.send_all(command)
         else:
@@ -234,7 +235,7 @@ class Engine:
         envs = [
             env
             for env in envs
-            if (self._sent is None or env in self._sent) and self._worker_of[env] not in self._gone
+            if (self.sent is None or env in self.sent) and self._worker_of[env] not in self._gone
         ]
         for env in envs:
             while env not in self._letters:
@@ -242,8 +243,8 @@ class Engine:
         self.bell.drain_all()
         answers = Answers()
         for env in envs:
-            failed, content = _opened(env, *self._letters[env])
-            (answers.failures if failed else answers.letters)[env] = content
+            subject, content = _opened(env, *self._letters[env])
+            (answers.failures if subject is Subject.ERROR else answers.letters)[env] = content
         return answers
 
     def drop_late(self, deadline: float | None) -> Answers:
@@ -276,11 +277,14 @@ class Engine:
             self._store(pickle.loads(letter))
         return letter is not None
 
-    def _store(self, envelopes: list[tuple[int, bool, bytes]]) -> None:
-        for env, failed, packed in envelopes:
-            self._letters[env] = (failed, packed)
+    def _store(self, envelopes: list[tuple[int, Subject, bytes]]) -> None:
+        for env, subject, packed in envelopes:
+            if subject is Subject.SCHEMA:
+                self.info_slots.learn(env, *pickle.loads(packed))
+            else:
+                self._letters[env] = (subject, packed)
 
-    def _receive(self, worker: int, deadline: float | None) -> list[tuple[int, bool, bytes]]:
+    def _receive(self, worker: int, deadline: float | None) -> list[tuple[int, Subject, bytes]]:
         """The next letter of a worker.
 
         Raises:
@@ -405,7 +409,7 @@ class Engine:
         _engines.discard(self)
         self.workers.end(seconds)
         self.bell.close()
-        del self.results, self.arena
+        del self.results, self.info_slots, self.arena
 
     def disown(self) -> None:
         """Leave the workers to the parent: this process is its fork."""
@@ -413,14 +417,14 @@ class Engine:
         self.workers.disown()
 
 
-def _opened(env: int, failed: bool, packed: bytes) -> tuple[bool, Any]:
+def _opened(env: int, subject: Subject, packed: bytes) -> tuple[Subject, Any]:
     """The content of an envelope, which may be of a class that this process cannot import."""
     try:
-        return failed, pickle.loads(packed)
+        return subject, pickle.loads(packed)
     except Exception as error:
         name = f"{type(error).__name__}: {text_of(error)}"
         text = f"what environment {env} returned cannot be unpickled here: {name}"
-        return True, (None, text, f"{text}\n")
+        return Subject.ERROR, (None, text, f"{text}\n")
 
 
 def _left(deadline: float | None, most: float) -> float:

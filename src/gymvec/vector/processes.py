@@ -101,9 +101,7 @@ class Workers:
         process = context.Process(
             target=run_worker,
             args=(
-                Orders(
-                    env_fns=CloudpickleWrapper(fns), connection=theirs, unused=unused, **orders
-                ),
+                Orders(env_fns=CloudpickleWrapper(fns), connection=theirs, unused=unused, **orders),
             ),
             **about,
         )

@@ -18,7 +18,8 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 from gymvec import _leaf
-from gymvec._rows import RowWriter, gather_key
+from gymvec._items import gather_key
+from gymvec._rows import RowWriter
 from gymvec._trees import TreeWriter
 from gymvec.utils import concatenate, create_empty_array
 from gymvec.vector.copies import copy_value
@@ -88,9 +89,9 @@ def bind_writer(space: Space[Any], blocks: Any, index: int) -> Write:
 
     Returns:
         Function of a sample. It returns the values of the other leaves, in order: a list
-        for a Dict or Tuple and for an other leaf, None for an array leaf. An error leaves each row whole,
-        old or new: ``KeyError`` for a missing part, ``ValueError`` for a wrong number of
-        elements, what NumPy raises for a value that is no number.
+        for a Dict or Tuple and for an other leaf, None for an array leaf. An error leaves each
+        row whole, old or new: ``KeyError`` for a missing part, ``ValueError`` for a wrong
+        number of elements, what NumPy raises for a value that is no number.
     """
     writer = _writer(space, blocks, index)
     return _hand_back if writer is None else writer
@@ -123,6 +124,8 @@ def bind_reader(space: Space[Any], blocks: Any, n: int) -> Read:
         arrays are the blocks and the items themselves.
     """
     read = _reader(space, blocks, n)
+    if is_array_leaf(space):
+        return read
     return lambda others, copy: read(iter(others), copy)
 
 

@@ -10,6 +10,7 @@ from gymnasium.vector.vector_env import VectorEnv
 
 from gymvec.utils import batch_differing_spaces, batch_space
 from gymvec.vector.errors import unpack_error
+from gymvec.vector.mail import Subject
 
 
 def batched_observation_space(
@@ -75,13 +76,15 @@ def check_spaces(vector_env: VectorEnv, envs: list[Env]) -> None:
             )
 
 
-def check_reports(vector_env: VectorEnv, reports: list[tuple[int, bool, Any]]) -> list[Space[Any]]:
+def check_reports(
+    vector_env: VectorEnv, reports: list[tuple[int, Subject, Any]]
+) -> list[Space[Any]]:
     """Check what the workers say about their environments.
 
     Args:
         vector_env: The vector environment.
-        reports: For each environment its index, whether building it failed, and the error or
-            the description.
+        reports: For each environment its index, the subject, and the description or the
+            error of building it.
 
     Returns:
         The observation space of each sub-environment.
@@ -90,7 +93,7 @@ def check_reports(vector_env: VectorEnv, reports: list[tuple[int, bool, Any]]) -
         RuntimeError: The spaces do not go together.
         BaseException: What the construction of an environment raised.
     """
-    failed = {env: content for env, is_error, content in reports if is_error}
+    failed = {env: content for env, subject, content in reports if subject is Subject.ERROR}
     if failed:
         first, *others = sorted(failed)
         raise unpack_error(failed[first], others)

@@ -16,13 +16,14 @@ from gymnasium.vector.vector_env import AutoresetMode
 
 from gymvec import _bell, _steps
 from gymvec._serve import Stepper, serve_pass
+from gymvec._slots import SlotWriter
 from gymvec._steps import StepBlocks
 from gymvec.utils import CloudpickleWrapper
 from gymvec.vector.actions import bind_action_reader
 from gymvec.vector.arena import Arena, Layout
 from gymvec.vector.copies import keep_observation
 from gymvec.vector.errors import pack_error, text_of
-from gymvec.vector.mail import Mailbox, dumps
+from gymvec.vector.mail import Mailbox, Subject, dumps
 from gymvec.vector.registered import register_missing
 from gymvec.vector.rows import bind_writer
 
@@ -82,7 +83,7 @@ def run_worker(orders: Orders) -> None:
         orders.arena.buffer,
         orders.layout.hub,
         part.lane,
-        len(part),
+        part.size,
         wait=orders.wait,
         polling=orders.polling,
     )
@@ -111,11 +112,11 @@ class _Worker:
         self._first = self._part.start
         self._orders = orders
         self._letters = self._part.letters.view(orders.arena)
-        self._outbox: list[tuple[int, bool, bytes]] = []
-        self._reports: list[tuple[int, bool, bytes]] = []
+        self._outbox: list[tuple[int, Subject, bytes]] = []
+        self._reports: list[tuple[int, Subject, bytes]] = []
         self._inbox: dict[int, bytes] = {}
-        self._envs: list[Env | None] = [None] * len(self._part)
-        self._open = len(self._part)
+        self._envs: list[Env | None] = [None] * self._part.size
+        self._open = self._part.size
         self._stepper: Stepper | None = None
         self._actions: Any = None
 
@@ -145,25 +146,28 @@ class _Worker:
 
     # --- letters ---
 
-    def _fail(self, env: int, error: BaseException) -> None:
-        self._send(env, True, pack_error(error))
-
-    def _send(self, env: int, failed: bool, content: Any) -> None:
+    def _send(self, env: int, content: Any, schema: Any = None) -> None:
         """Announce a letter with the answer that comes next, and write it after the pass."""
         self._letters[env] = True
-        self._outbox.append(self._envelope(env, failed, content))
+        if schema is not None:
+            self._outbox.append((self._first + env, Subject.SCHEMA, dumps(schema)))
+        self._outbox.append(self._envelope(env, Subject.ANSWER, content))
 
-    def _envelope(self, env: int, failed: bool, content: Any) -> tuple[int, bool, bytes]:
+    def _fail(self, env: int, error: BaseException) -> None:
+        self._letters[env] = True
+        self._outbox.append(self._envelope(env, Subject.ERROR, pack_error(error)))
+
+    def _envelope(self, env: int, subject: Subject, content: Any) -> tuple[int, Subject, bytes]:
         # Pickled at once: the next environment may change what this one has returned.
         index = self._first + env
         try:
-            return index, failed, dumps(content)
+            return index, subject, dumps(content)
         except BaseException as error:
             failure = RuntimeError(
                 f"what environment {index} returned cannot be pickled: "
                 f"{type(error).__name__}: {text_of(error)}"
             )
-            return index, True, dumps(pack_error(failure))
+            return index, Subject.ERROR, dumps(pack_error(failure))
 
     def _post_outbox(self) -> None:
         outbox, self._outbox = self._outbox, []
@@ -193,10 +197,10 @@ class _Worker:
                 env = self._envs[i] = env_fn()
                 report = self._describe(env)
             except BaseException as error:
-                self._reports.append(self._envelope(i, True, pack_error(error)))
+                self._reports.append(self._envelope(i, Subject.ERROR, pack_error(error)))
                 return False
             fits = fits and report["same_observation_space"] and report["same_action_space"]
-            self._reports.append(self._envelope(i, False, report))
+            self._reports.append(self._envelope(i, Subject.ANSWER, report))
         return fits
 
     def _describe(self, env: Env) -> dict[str, Any]:
@@ -235,10 +239,11 @@ class _Worker:
                 first=part.start,
             ),
             self._letters,
+            SlotWriter(layout.info_slots.view(arena)[part.start : part.stop]),
             _MODES[self._orders.autoreset_mode],
             self._first,
             keep_observation,
-            lambda env, content: self._send(env, False, content),
+            self._send,
         )
         return {
             Command.STEP_BY_LETTER: lambda env: stepper.step(env, self._argument_of(env)),
@@ -251,7 +256,7 @@ class _Worker:
     def _call(self, env: int) -> None:
         name, args, kwargs = self._argument_of(env)
         attribute = self._envs[env].get_wrapper_attr(name)
-        self._send(env, False, attribute(*args, **kwargs) if callable(attribute) else attribute)
+        self._send(env, attribute(*args, **kwargs) if callable(attribute) else attribute)
 
     def _set_attr(self, env: int) -> None:
         self._letters[env] = False

@@ -1,0 +1,40 @@
+from typing import Any, Final, SupportsIndex, final
+
+import numpy as np
+import numpy.typing as npt
+
+MAX_SCHEMAS: Final[int]
+
+class Column:
+    @property
+    def key(self) -> str: ...
+    @property
+    def dtype(self) -> Any: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def nested(self) -> Schema | None: ...
+
+@final
+class Schema:
+    @property
+    def columns(self) -> tuple[Column, ...]: ...
+    @property
+    def signature(self) -> tuple[Any, ...]: ...
+
+def schema_of(info: Any, size: int) -> Schema | None: ...
+
+@final
+class SlotWriter:
+    def __init__(self, slots: npt.NDArray[np.uint8]) -> None: ...
+    def clear(self, env: SupportsIndex) -> None: ...
+    def put(self, env: SupportsIndex, info: Any) -> bool | tuple[int, tuple[Any, ...]] | None: ...
+
+def same_schema(
+    slots: npt.NDArray[np.uint8],
+    table: npt.NDArray[np.int32],
+    workers: npt.NDArray[np.int32],
+    out: npt.NDArray[np.int32],
+) -> int: ...

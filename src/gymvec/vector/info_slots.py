@@ -1,0 +1,175 @@
+"""The parent's side of infos that lie in slots of the arena."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gymvec._slots import MAX_SCHEMAS, same_schema
+from gymvec.vector.infos import gather_infos
+
+__all__ = ["SLOT_BYTES", "InfoSlots"]
+
+SLOT_BYTES = 1024
+_HEADER_BYTES = 16
+
+# What _slots.Schema.signature calls the kinds of values.
+_INT, _FLOAT, _BOOL, _SCALAR, _ARRAY, _NESTED = range(6)
+_PYTHON_TYPES = {_INT: int, _FLOAT: float, _BOOL: bool}
+
+
+class _Disagreement(Exception):
+    """Two schemas of a step have the same key with values of different types."""
+
+
+class InfoSlots:
+    """Makes Gymnasium's dict of arrays with masks out of the slots of all environments.
+
+    Args:
+        slots: uint8 array of shape ``(n, SLOT_BYTES)``, on the arena.
+        workers: The worker of each environment.
+    """
+
+    def __init__(self, slots: np.ndarray, workers: list[int]) -> None:
+        self._slots = slots
+        self._workers = np.array(workers, dtype=np.int32)
+        # The parent's number of each worker's schema; no schema is number 0 everywhere.
+        self._table = np.full((self._workers.max() + 1, MAX_SCHEMAS + 1), -1, dtype=np.int32)
+        self._table[:, 0] = 0
+        self._numbers = np.zeros(len(slots), dtype=np.int32)
+        self._views: list[_Views] = [_Views(slots, ())]
+        self._known: dict[tuple[Any, ...], int] = {}
+
+    def learn(self, env: int, number: int, signature: tuple[Any, ...]) -> None:
+        """Take a new schema of the worker that has environment ``env``."""
+        found = self._known.get(signature)
+        if found is None:
+            found = self._known[signature] = len(self._views)
+            self._views.append(_Views(self._slots, signature))
+        self._table[self._workers[env], number] = found
+
+    def gather(
+        self, letters: Mapping[int, list[dict[str, Any]]], envs: frozenset[int] | None
+    ) -> dict[str, Any]:
+        """The infos of a call.
+
+        Args:
+            letters: Infos that came by letter, in the order in which they are to be added.
+            envs: The environments of the call; None for all.
+
+        Returns:
+            What Gymnasium's ``_add_info`` makes of them, added in the order of environments.
+        """
+        if not self._known and not letters:
+            return {}
+        same = self._translate()
+        if not letters and envs is None:
+            if same == 0:
+                return {}
+            try:
+                return self._views[same].all_rows() if same > 0 else self._by_schema()
+            except _Disagreement:
+                pass
+        return gather_infos(self._items(letters, envs), len(self._numbers))
+
+    def items(
+        self, letters: Mapping[int, list[dict[str, Any]]], envs: frozenset[int] | None
+    ) -> list[tuple[int, dict[str, Any]]]:
+        """Each info of a call with its environment, in the order in which they are to be added."""
+        self._translate()
+        return self._items(letters, envs)
+
+    def _translate(self) -> int:
+        return same_schema(self._slots, self._table, self._workers, self._numbers)
+
+    def _by_schema(self) -> dict[str, Any]:
+        infos: dict[str, Any] = {}
+        for number in np.unique(self._numbers).tolist():
+            if number != 0:
+                self._views[number].add_rows(infos, np.flatnonzero(self._numbers == number))
+        return infos
+
+    def _items(
+        self, letters: Mapping[int, list[dict[str, Any]]], envs: frozenset[int] | None
+    ) -> list[tuple[int, dict[str, Any]]]:
+        items = []
+        for env, number in enumerate(self._numbers.tolist()):
+            if envs is not None and env not in envs:
+                continue
+            if env in letters:
+                items += [(env, info) for info in letters[env]]
+            elif number != 0:
+                items.append((env, self._views[number].info(env)))
+        return items
+
+
+class _Views:
+    """The values of one schema in all slots, as arrays on the slots."""
+
+    def __init__(self, slots: np.ndarray, signature: tuple[Any, ...], start: int = 0) -> None:
+        self._n = len(slots)
+        self.end = start or _HEADER_BYTES
+        self._columns: list[tuple[str, int, Any]] = []
+        for key, kind, content in signature:
+            if kind == _NESTED:
+                nested = _Views(slots, content, self.end)
+                self.end = nested.end
+                self._columns.append((key, kind, nested))
+                continue
+            code, char, shape = content
+            dtype = np.dtype(char).newbyteorder(code[0]) if code[0] in "<>" else np.dtype(char)
+            row = np.empty(shape, dtype)
+            view = np.ndarray(
+                (self._n, *shape),
+                dtype,
+                slots.data,
+                offset=self.end,
+                strides=(slots.strides[0], *row.strides),
+            )
+            self.end += -(-row.nbytes // _HEADER_BYTES) * _HEADER_BYTES
+            self._columns.append((key, kind, view))
+
+    def all_rows(self) -> dict[str, Any]:
+        """The infos if every environment has this schema."""
+        infos: dict[str, Any] = {}
+        for key, kind, view in self._columns:
+            infos[key] = view.all_rows() if kind == _NESTED else view.copy()
+            infos[f"_{key}"] = np.ones(self._n, dtype=np.bool_)
+        return infos
+
+    def add_rows(self, infos: dict[str, Any], rows: np.ndarray) -> None:
+        """Add the infos of some environments."""
+        for key, kind, view in self._columns:
+            mask_key = f"_{key}"
+            if key not in infos:
+                infos[key] = {} if kind == _NESTED else np.zeros(view.shape, view.dtype)
+                infos[mask_key] = np.zeros(self._n, dtype=np.bool_)
+            array = infos[key]
+            if kind == _NESTED:
+                if not isinstance(array, dict):
+                    raise _Disagreement
+                view.add_rows(array, rows)
+            else:
+                if (
+                    isinstance(array, dict)
+                    or array.dtype != view.dtype
+                    or array.shape != view.shape
+                ):
+                    raise _Disagreement
+                array[rows] = view[rows]
+            infos[mask_key][rows] = True
+
+    def info(self, env: int) -> dict[str, Any]:
+        """The info of one environment as it was."""
+        return {
+            key: view.info(env) if kind == _NESTED else _value(kind, view[env])
+            for key, kind, view in self._columns
+        }
+
+
+def _value(kind: int, value: Any) -> Any:
+    if kind == _ARRAY:
+        return np.array(value)
+    return _PYTHON_TYPES[kind](value) if kind in _PYTHON_TYPES else value

@@ -1,0 +1,150 @@
+"""Infos that go through slots are those that Gymnasium gathers, to the bit and the error."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from info_strategies import N, arrays, gymnasiums, infos, numbers, outcome
+from lockstep import assert_same
+
+from gymvec._slots import MAX_SCHEMAS, SlotWriter, same_schema, schema_of
+from gymvec.vector.info_slots import SLOT_BYTES, InfoSlots
+
+WORKERS = [0, 0, 1, 1]
+
+
+class Slots:
+    """Two workers and the parent on one array of slots."""
+
+    def __init__(self):
+        self.slots = np.zeros((N, SLOT_BYTES), np.uint8)
+        self.writers = [SlotWriter(self.slots[:2]), SlotWriter(self.slots[2:])]
+        self.parent = InfoSlots(self.slots, WORKERS)
+        self.letters = 0
+
+    def step(self, items, envs=None):
+        """One info an environment, as workers write and the parent reads them."""
+        letters = {}
+        for env, info in items:
+            put = self.writers[WORKERS[env]].put(env % 2, info)
+            if put is not True:
+                letters[env] = [info]
+                self.letters += 1
+                if put is not None:
+                    self.parent.learn(env, *put)
+        return self.parent.gather({env: got for env, got in letters.items() if got != [{}]}, envs)
+
+
+def assert_steps(steps):
+    slots = Slots()
+    for step in steps:
+        items = list(enumerate(step))
+        expected, error, warned = outcome(gymnasiums, items)
+        actual = outcome(slots.step, items)
+        assert actual[1] == error
+        assert actual[2] == warned
+        assert_same(actual[0], expected, "infos")
+    return slots
+
+
+everything = st.lists(st.lists(infos, min_size=N, max_size=N), min_size=1, max_size=4)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(everything)
+def test_mixtures(steps):
+    assert_steps(steps)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_few_schemas_that_come_and_go(data):
+    names = data.draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True))
+    value = st.one_of(numbers, arrays, st.fixed_dictionaries({"x": numbers}))
+    schemas = [st.fixed_dictionaries({}, optional=dict.fromkeys(names, value)) for _ in range(2)]
+    drawn = [data.draw(schema) for schema in schemas] + [{}]
+    which = st.lists(st.sampled_from(drawn), min_size=N, max_size=N)
+    assert_steps([data.draw(which) for _ in range(4)])
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"a": 1.5, "b": 2, "c": True},
+        {"a": np.float32(1), "b": np.int8(-3), "c": np.float64("nan"), "d": np.float16(2)},
+        {"a": np.arange(6).reshape(2, 3), "b": np.array(3.5), "c": np.zeros((0, 2))},
+        {"a": {"b": {"c": 1}, "d": np.ones(2, np.float32)}, "e": {}},
+        {"a": -(2**63), "b": 2**63 - 1, "c": -0.0, "d": float("inf")},
+        {"a": np.longdouble(1) / 3},
+    ],
+    ids=repr,
+)
+def test_only_the_first_of_each_worker_goes_by_letter(info):
+    slots = assert_steps([[info] * N] * 3)
+    assert slots.letters == 2
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"a": "text"},
+        {"a": None},
+        {"a": np.True_},
+        {"a": 2**63},
+        {"_a": 1},
+        {"final_obs": 1},
+        {1: 2},
+        {"a": np.ones(2, ">f4")},
+        {"a": np.ones(2)[::-1]},
+        {"a": np.array(["x"])},
+        {"a": np.zeros(200)},
+        {"a": 1j},
+        {"a": {"b": None}},
+        {"a": [1]},
+    ],
+    ids=repr,
+)
+def test_what_goes_by_letter(info):
+    slots = assert_steps([[info] * N] * 2)
+    assert slots.letters == 2 * N
+
+
+def test_environments_of_another_call_are_left_out():
+    slots = Slots()
+    slots.step(list(enumerate([{"a": 1.0}] * N)))
+    got = slots.step([(1, {"a": 5.0})], frozenset([1]))
+    assert_same(got, gymnasiums([(1, {"a": 5.0})]), "infos")
+
+
+def test_more_schemas_than_numbers_go_by_letter():
+    writer = SlotWriter(np.zeros((1, SLOT_BYTES), np.uint8))
+    for i in range(MAX_SCHEMAS):
+        number, signature = writer.put(0, {f"key{i}": 1})
+        assert number == i + 1
+        assert signature == schema_of({f"key{i}": 1}, SLOT_BYTES).signature
+    assert writer.put(0, {"one more": 1}) is None
+    assert writer.put(0, {"key7": 2}) is True
+
+
+def test_values_are_copies():
+    slots = Slots()
+    info = {"a": np.ones(2), "b": 1.0}
+    for _ in range(2):
+        got = slots.step(list(enumerate([info] * N)))
+    slots.step(list(enumerate([{"a": np.zeros(2), "b": 0.0}] * N)))
+    assert_same(got, gymnasiums(list(enumerate([info] * N))), "infos")
+
+
+def test_wrong_arguments():
+    with pytest.raises(ValueError, match="slots"):
+        SlotWriter(np.zeros((2, 17), np.uint8))
+    with pytest.raises(IndexError):
+        SlotWriter(np.zeros((2, 64), np.uint8)).put(2, {})
+    slots = np.zeros((1, 64), np.uint8)
+    table = np.zeros((1, MAX_SCHEMAS + 1), np.int32)
+    one = np.zeros(1, np.int32)
+    slots[0, 1] = 1  # number 256
+    with pytest.raises(RuntimeError, match="corrupt"):
+        same_schema(slots, table, one, one.copy())
+    with pytest.raises(ValueError, match="int32"):
+        same_schema(slots, table.astype(np.int64), one, one.copy())
