@@ -23,8 +23,15 @@ if sys.platform == "win32":
     compile_args = ["/std:c11", "/experimental:c11atomics", "/Od" if CHECKED else "/O2"]
     link_args = []
 else:
-    compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden", "-pthread"]
-    compile_args += ["-O1", "-g", "-UNDEBUG"] if CHECKED else ["-O3"]
+    compile_args = [
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-Wno-unused-parameter",
+        "-fvisibility=hidden",
+        "-pthread",
+    ]
+    compile_args += ["-O1", "-g", "-UNDEBUG"] if CHECKED else ["-O3", "-g0"]
     link_args = ["-pthread"]
     if MODE == "sanitize":
         sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
@@ -59,6 +66,7 @@ setup(
     ext_modules=cythonize(
         [
             extension("_dispatch"),
+            extension("_items"),
             extension("_rows", "rows.c"),
             extension("_leaf", "rows.c"),
             extension("_infos"),
@@ -67,9 +75,7 @@ setup(
             extension("_exchange"),
             extension("_serve"),
             extension("_slots", "rows.c"),
-            extension(
-                "_bell", "bell_parent.c", "bell_worker.c", "bell_wait.c", "bell_watch.c"
-            ),
+            extension("_bell", "bell_parent.c", "bell_worker.c", "bell_wait.c", "bell_watch.c"),
         ],
         compiler_directives=DIRECTIVES,
         include_path=["src"],

@@ -144,7 +144,8 @@ def main() -> None:
         subject.close()
     print("a learner that computes for 1 ms between steps")
     for name, envs, wait in [
-        ("1 env, auto", [1], "auto"), ("1 env, block", [1], "block"),
+        ("1 env, auto", [1], "auto"),
+        ("1 env, block", [1], "block"),
         ("32 envs, 2 workers, auto", [16, 16], "auto"),
         ("32 envs, 2 workers, block", [16, 16], "block"),
     ]:

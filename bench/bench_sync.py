@@ -96,9 +96,7 @@ def main() -> None:
                 envs.reset(seed=0)
             for _ in range(options.rounds):
                 for envs, taken in zip(pair, times, strict=True):
-                    taken.append(
-                        seconds_per_env_step(envs, actions, max(1, options.steps // n))
-                    )
+                    taken.append(seconds_per_env_step(envs, actions, max(1, options.steps // n)))
             theirs, ours = (1e6 * statistics.median(taken) for taken in times)
             print(f"| {name} | {n} | {theirs:.2f} | {ours:.2f} | {theirs / ours:.1f} |")
 

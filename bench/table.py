@@ -113,7 +113,7 @@ def main():
             print(f"below its floor: {line}")
     else:
         before, rest = arguments.target.read_text().split(BEGIN)
-        after = rest.split(END)[1]
+        after = rest.split(END, 1)[1]
         arguments.target.write_text(f"{before}{BEGIN}\n{table(content)}\n{END}{after}")
 
 

@@ -12,11 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GV_LINE 64u                /* alignment of hub and lanes; no two writers share a line */
-#define GV_MAX_ENVS (1u << 24)     /* of one worker and in all: sizes then fit a 32-bit size_t */
-#define GV_MAX_OPCODE 0x7fffffffu  /* the top bit of an opcode word says "eager" */
-#define GV_NO_LIMIT UINT64_MAX     /* a wait without a time-out; a spin that never sleeps */
-#define GV_ORPHANED 113            /* exit code of a worker whose parent is gone */
+#define GV_LINE 64u               /* alignment of hub and lanes; no two writers share a line */
+#define GV_MAX_ENVS (1u << 24)    /* of one worker and in all: sizes then fit a 32-bit size_t */
+#define GV_MAX_OPCODE 0x7fffffffu /* the top bit of an opcode word says "eager" */
+#define GV_NO_LIMIT UINT64_MAX    /* a wait without a time-out; a spin that never sleeps */
+#define GV_ORPHANED 113           /* exit code of a worker whose parent is gone */
 
 /* How long a waiter spins before it sleeps. Longer than the pause between the steps of a loop that
  * does little besides stepping, so that both sides find each other awake (a round trip of 1 to
@@ -29,20 +29,20 @@
 
 typedef enum gv_status {
     GV_OK = 0,
-    GV_TIMEOUT,      /* the time given is over */
-    GV_INTERRUPTED,  /* a signal arrived */
+    GV_TIMEOUT,     /* the time given is over */
+    GV_INTERRUPTED, /* a signal arrived */
     GV_NO_MEMORY,
-    GV_BAD_SIZE,     /* no environment, too many, or no lane */
-    GV_MISALIGNED,   /* not on a GV_LINE boundary of memory */
-    GV_OUTSIDE,      /* hub or lane does not fit into the mapping */
-    GV_OVERLAP,      /* hub and lanes share bytes */
-    GV_BAD_ENV,      /* no such environment */
-    GV_BAD_LANE,     /* no such worker */
-    GV_DUPLICATE,    /* the same environment twice in one call */
-    GV_PENDING,      /* an environment whose last command is unanswered */
-    GV_NOT_PENDING,  /* an answer to no command, or a wait for more answers than are due */
-    GV_ABANDONED,    /* an environment of a worker that was given up */
-    GV_CORRUPT       /* shared words hold what no worker writes */
+    GV_BAD_SIZE,    /* no environment, too many, or no lane */
+    GV_MISALIGNED,  /* not on a GV_LINE boundary of memory */
+    GV_OUTSIDE,     /* hub or lane does not fit into the mapping */
+    GV_OVERLAP,     /* hub and lanes share bytes */
+    GV_BAD_ENV,     /* no such environment */
+    GV_BAD_LANE,    /* no such worker */
+    GV_DUPLICATE,   /* the same environment twice in one call */
+    GV_PENDING,     /* an environment whose last command is unanswered */
+    GV_NOT_PENDING, /* an answer to no command, or a wait for more answers than are due */
+    GV_ABANDONED,   /* an environment of a worker that was given up */
+    GV_CORRUPT      /* shared words hold what no worker writes */
 } gv_status;
 
 /* Where a worker's words lie in the mapping, and how many environments it has. */
@@ -91,8 +91,8 @@ void gv_parent_close(gv_parent *parent);
  * first environment at fault (gv_send_all: the environment). An eager command's answer is
  * announced at once, another's with the worker's whole pass. */
 gv_status gv_send_all(gv_parent *parent, uint32_t opcode, bool eager, uint32_t *culprit);
-gv_status gv_send(gv_parent *parent, const int64_t *envs, size_t count, uint32_t opcode,
-                  bool eager, size_t *culprit);
+gv_status gv_send(gv_parent *parent, const int64_t *envs, size_t count, uint32_t opcode, bool eager,
+                  size_t *culprit);
 
 /* Wakes a worker without a command. */
 gv_status gv_ring(gv_parent *parent, uint32_t lane);

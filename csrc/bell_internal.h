@@ -49,34 +49,45 @@ _Static_assert(offsetof(struct lane, commands) == 2 * GV_LINE, "two lines");
 
 /* At most one answer an environment is unread, so a ring never overruns. A power of two, so that
  * the slot stays right when the 32-bit tail wraps. */
-static inline uint32_t gv_ring_capacity(uint32_t envs) {
+static inline uint32_t gv_ring_capacity(uint32_t envs)
+{
     uint32_t capacity = 1;
-    while (capacity < envs) capacity *= 2;
+    while (capacity < envs)
+        capacity *= 2;
     return capacity;
 }
 
-static inline size_t gv_whole_lines(size_t bytes) {
+static inline size_t gv_whole_lines(size_t bytes)
+{
     return (bytes + GV_LINE - 1) / GV_LINE * GV_LINE;
 }
 
-static inline struct answer *gv_ring_of(struct lane *lane, uint32_t envs) {
+static inline struct answer *gv_ring_of(struct lane *lane, uint32_t envs)
+{
     size_t commands = gv_whole_lines(sizeof(struct lane) + envs * sizeof(struct command));
     return (struct answer *)((char *)lane + commands);
 }
 
 /* Whether `size` bytes at `offset` lie in the mapping, on a line boundary. */
-static inline gv_status gv_check_span(const char *base, size_t length, size_t offset, size_t size) {
-    if (offset > length || size > length - offset) return GV_OUTSIDE;
-    if ((uintptr_t)(base + offset) % GV_LINE != 0) return GV_MISALIGNED;
+static inline gv_status gv_check_span(const char *base, size_t length, size_t offset, size_t size)
+{
+    if (offset > length || size > length - offset)
+        return GV_OUTSIDE;
+    if ((uintptr_t)(base + offset) % GV_LINE != 0)
+        return GV_MISALIGNED;
     return GV_OK;
 }
 
-static inline bool gv_overlap(size_t a, size_t a_size, size_t b, size_t b_size) {
+static inline bool gv_overlap(size_t a, size_t a_size, size_t b, size_t b_size)
+{
     return a < b + b_size && b < a + a_size;
 }
 
 /* Counters wrap: `value` has reached `goal` when it is less than half the circle ahead of it. */
-static inline bool gv_reached(uint32_t value, uint32_t goal) { return value - goal < 0x80000000u; }
+static inline bool gv_reached(uint32_t value, uint32_t goal)
+{
+    return value - goal < 0x80000000u;
+}
 
 typedef struct gv_waiter {
     gv_policy policy;

@@ -3,10 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t gv_hub_size(void) { return sizeof(struct hub); }
+size_t gv_hub_size(void)
+{
+    return sizeof(struct hub);
+}
 
-size_t gv_lane_size(uint32_t envs) {
-    if (envs == 0 || envs > GV_MAX_ENVS) return 0;
+size_t gv_lane_size(uint32_t envs)
+{
+    if (envs == 0 || envs > GV_MAX_ENVS)
+        return 0;
     return gv_whole_lines(sizeof(struct lane) + envs * sizeof(struct command)) +
            gv_whole_lines(gv_ring_capacity(envs) * sizeof(struct answer));
 }
@@ -43,20 +48,26 @@ struct gv_parent {
 };
 
 static gv_status check_places(const char *base, size_t length, size_t hub_offset,
-                              const gv_place *places, uint32_t lanes, uint32_t *culprit) {
+                              const gv_place *places, uint32_t lanes, uint32_t *culprit)
+{
     uint32_t envs = 0;
     *culprit = lanes;
-    if (lanes == 0) return GV_BAD_SIZE;
+    if (lanes == 0)
+        return GV_BAD_SIZE;
     gv_status status = gv_check_span(base, length, hub_offset, sizeof(struct hub));
-    if (status != GV_OK) return status;
+    if (status != GV_OK)
+        return status;
     for (uint32_t i = 0; i < lanes; i++) {
         size_t size = gv_lane_size(places[i].envs);
         *culprit = i;
-        if (size == 0 || places[i].envs > GV_MAX_ENVS - envs) return GV_BAD_SIZE;
+        if (size == 0 || places[i].envs > GV_MAX_ENVS - envs)
+            return GV_BAD_SIZE;
         envs += places[i].envs;
         status = gv_check_span(base, length, places[i].offset, size);
-        if (status != GV_OK) return status;
-        if (gv_overlap(places[i].offset, size, hub_offset, sizeof(struct hub))) return GV_OVERLAP;
+        if (status != GV_OK)
+            return status;
+        if (gv_overlap(places[i].offset, size, hub_offset, sizeof(struct hub)))
+            return GV_OVERLAP;
         for (uint32_t j = 0; j < i; j++) {
             if (gv_overlap(places[i].offset, size, places[j].offset, gv_lane_size(places[j].envs)))
                 return GV_OVERLAP;
@@ -66,15 +77,19 @@ static gv_status check_places(const char *base, size_t length, size_t hub_offset
 }
 
 gv_status gv_parent_open(void *base, size_t length, size_t hub_offset, const gv_place *places,
-                         uint32_t lanes, gv_policy policy, gv_parent **out, uint32_t *culprit) {
+                         uint32_t lanes, gv_policy policy, gv_parent **out, uint32_t *culprit)
+{
     *out = NULL;
     gv_status status = check_places(base, length, hub_offset, places, lanes, culprit);
-    if (status != GV_OK) return status;
+    if (status != GV_OK)
+        return status;
     uint32_t envs = 0;
-    for (uint32_t i = 0; i < lanes; i++) envs += places[i].envs;
+    for (uint32_t i = 0; i < lanes; i++)
+        envs += places[i].envs;
 
     gv_parent *self = calloc(1, sizeof *self);
-    if (self == NULL) return GV_NO_MEMORY;
+    if (self == NULL)
+        return GV_NO_MEMORY;
     self->hub = (struct hub *)((char *)base + hub_offset);
     self->waiter = gv_waiter_new(policy);
     self->lanes = lanes;
@@ -95,20 +110,24 @@ gv_status gv_parent_open(void *base, size_t length, size_t hub_offset, const gv_
         lane->first = env;
         lane->envs = places[i].envs;
         lane->mask = gv_ring_capacity(places[i].envs) - 1;
-        for (uint32_t e = 0; e < lane->envs; e++) self->slot[env++].lane = i;
+        for (uint32_t e = 0; e < lane->envs; e++)
+            self->slot[env++].lane = i;
     }
     *out = self;
     return GV_OK;
 }
 
-void gv_parent_close(gv_parent *self) {
-    if (self == NULL) return;
+void gv_parent_close(gv_parent *self)
+{
+    if (self == NULL)
+        return;
     free(self->lane);
     free(self->slot);
     free(self);
 }
 
-static void publish(gv_parent *self, struct counterpart *to, uint32_t env, uint32_t opcode) {
+static void publish(gv_parent *self, struct counterpart *to, uint32_t env, uint32_t opcode)
+{
     struct slot *slot = &self->slot[env];
     struct command *command = &to->words->commands[env - to->first];
     slot->state = SENT;
@@ -120,11 +139,13 @@ static void publish(gv_parent *self, struct counterpart *to, uint32_t env, uint3
     self->pending++;
 }
 
-static gv_status refusal(uint8_t state) {
+static gv_status refusal(uint8_t state)
+{
     return state == SENT ? GV_PENDING : state == MARKED ? GV_DUPLICATE : GV_ABANDONED;
 }
 
-gv_status gv_send_all(gv_parent *self, uint32_t opcode, bool eager, uint32_t *culprit) {
+gv_status gv_send_all(gv_parent *self, uint32_t opcode, bool eager, uint32_t *culprit)
+{
     for (uint32_t env = 0; env < self->envs; env++) {
         if (self->slot[env].state != IDLE) {
             *culprit = env;
@@ -134,14 +155,16 @@ gv_status gv_send_all(gv_parent *self, uint32_t opcode, bool eager, uint32_t *cu
     opcode = (opcode & GV_MAX_OPCODE) | (eager ? GV_EAGER : 0);
     for (uint32_t i = 0; i < self->lanes; i++) {
         struct counterpart *to = &self->lane[i];
-        for (uint32_t e = 0; e < to->envs; e++) publish(self, to, to->first + e, opcode);
+        for (uint32_t e = 0; e < to->envs; e++)
+            publish(self, to, to->first + e, opcode);
         gv_ring_bell(&self->waiter, &to->words->bell, &to->words->asleep);
     }
     return GV_OK;
 }
 
 gv_status gv_send(gv_parent *self, const int64_t *envs, size_t count, uint32_t opcode, bool eager,
-                  size_t *culprit) {
+                  size_t *culprit)
+{
     gv_status status = GV_OK;
     size_t checked = 0;
     for (; checked < count; checked++) {
@@ -157,7 +180,8 @@ gv_status gv_send(gv_parent *self, const int64_t *envs, size_t count, uint32_t o
         slot->state = MARKED;
     }
     if (status != GV_OK) {
-        for (size_t i = 0; i < checked; i++) self->slot[envs[i]].state = IDLE;
+        for (size_t i = 0; i < checked; i++)
+            self->slot[envs[i]].state = IDLE;
         *culprit = checked;
         return status;
     }
@@ -171,15 +195,18 @@ gv_status gv_send(gv_parent *self, const int64_t *envs, size_t count, uint32_t o
      * is woken finds all of its commands. */
     for (size_t i = 0; i < count; i++) {
         struct counterpart *to = &self->lane[self->slot[envs[i]].lane];
-        if (!to->touched) continue;
+        if (!to->touched)
+            continue;
         to->touched = false;
         gv_ring_bell(&self->waiter, &to->words->bell, &to->words->asleep);
     }
     return GV_OK;
 }
 
-gv_status gv_ring(gv_parent *self, uint32_t lane_index) {
-    if (lane_index >= self->lanes) return GV_BAD_LANE;
+gv_status gv_ring(gv_parent *self, uint32_t lane_index)
+{
+    if (lane_index >= self->lanes)
+        return GV_BAD_LANE;
     struct lane *words = self->lane[lane_index].words;
     gv_ring_bell(&self->waiter, &words->bell, &words->asleep);
     return GV_OK;
@@ -187,24 +214,29 @@ gv_status gv_ring(gv_parent *self, uint32_t lane_index) {
 
 /* How many answers lie in a ring; more than are due only if the words are corrupt. Acquire: with
  * the tail come the slots before it and the observation rows. */
-static gv_status ready_in(const struct counterpart *from, uint32_t *ready) {
+static gv_status ready_in(const struct counterpart *from, uint32_t *ready)
+{
     *ready = atomic_load_explicit(&from->words->tail, memory_order_acquire) - from->head;
     return *ready <= from->pending ? GV_OK : GV_CORRUPT;
 }
 
-static gv_status count_ready(const gv_parent *self, uint32_t *sum) {
+static gv_status count_ready(const gv_parent *self, uint32_t *sum)
+{
     *sum = 0;
     for (uint32_t i = 0; i < self->lanes; i++) {
         uint32_t ready;
-        if (self->lane[i].gone) continue;
-        if (ready_in(&self->lane[i], &ready) != GV_OK) return GV_CORRUPT;
+        if (self->lane[i].gone)
+            continue;
+        if (ready_in(&self->lane[i], &ready) != GV_OK)
+            return GV_CORRUPT;
         *sum += ready;
     }
     return GV_OK;
 }
 
 gv_status gv_parent_wait(gv_parent *self, uint32_t count, uint64_t ns, bool held,
-                         uint32_t *available) {
+                         uint32_t *available)
+{
     struct hub *hub = self->hub;
     uint64_t spin_until = 0, until = 0;
     bool begun = false; /* answers that are there already need no clock */
@@ -216,12 +248,14 @@ gv_status gv_parent_wait(gv_parent *self, uint32_t count, uint64_t ns, bool held
         uint32_t heard = atomic_load_explicit(&hub->bell, memory_order_acquire);
         uint32_t done = atomic_load_explicit(&hub->done, memory_order_seq_cst);
         gv_status status = count_ready(self, available);
-        if (status != GV_OK) return status;
+        if (status != GV_OK)
+            return status;
         if (*available >= count) {
             gv_waiter_end(&self->waiter);
             return GV_OK;
         }
-        if (count > self->pending) return GV_NOT_PENDING;
+        if (count > self->pending)
+            return GV_NOT_PENDING;
         if (!begun) {
             spin_until = gv_waiter_begin(&self->waiter, ns, held, &until);
             begun = true;
@@ -230,19 +264,24 @@ gv_status gv_parent_wait(gv_parent *self, uint32_t count, uint64_t ns, bool held
          * stored, then `done` loaded (in gv_doze). One of the two sees the other. */
         uint32_t target = done + (count - *available);
         atomic_store_explicit(&hub->target, target, memory_order_seq_cst);
-        if (gv_spin(&hub->done, target, spin_until)) continue;
-        if (held) return GV_TIMEOUT;
+        if (gv_spin(&hub->done, target, spin_until))
+            continue;
+        if (held)
+            return GV_TIMEOUT;
         status = gv_doze(&self->waiter, &hub->asleep, &hub->done, target, &hub->bell, heard, until);
-        if (status == GV_OK) continue;
+        if (status == GV_OK)
+            continue;
         /* The tails are the truth: a worker that died before it announced did answer. */
         gv_status truth = count_ready(self, available);
-        if (truth != GV_OK) return truth;
+        if (truth != GV_OK)
+            return truth;
         return *available >= count ? GV_OK : status;
     }
 }
 
 gv_status gv_drain(gv_parent *self, int64_t *envs, uint32_t limit, uint32_t *count,
-                   uint32_t *lane_index) {
+                   uint32_t *lane_index)
+{
     uint32_t taken = 0;
     gv_status status = GV_OK;
     uint32_t index = self->start;
@@ -250,7 +289,8 @@ gv_status gv_drain(gv_parent *self, int64_t *envs, uint32_t limit, uint32_t *cou
         struct counterpart *from = &self->lane[index];
         uint32_t ready = 0;
         *lane_index = index;
-        if (!from->gone) status = ready_in(from, &ready);
+        if (!from->gone)
+            status = ready_in(from, &ready);
         while (status == GV_OK && ready > 0 && taken < limit) {
             /* Relaxed: the tail's acquire has ordered them. */
             const struct answer *answer = &from->ring[from->head & from->mask];
@@ -262,7 +302,8 @@ gv_status gv_drain(gv_parent *self, int64_t *envs, uint32_t limit, uint32_t *cou
                 break;
             }
             self->slot[from->first + e].state = IDLE;
-            if (envs != NULL) envs[taken] = from->first + e;
+            if (envs != NULL)
+                envs[taken] = from->first + e;
             from->head++;
             from->pending--;
             self->pending--;
@@ -276,12 +317,15 @@ gv_status gv_drain(gv_parent *self, int64_t *envs, uint32_t limit, uint32_t *cou
     return status;
 }
 
-gv_status gv_abandon(gv_parent *self, uint32_t lane_index, int64_t *envs, uint32_t *count) {
+gv_status gv_abandon(gv_parent *self, uint32_t lane_index, int64_t *envs, uint32_t *count)
+{
     *count = 0;
-    if (lane_index >= self->lanes) return GV_BAD_LANE;
+    if (lane_index >= self->lanes)
+        return GV_BAD_LANE;
     struct counterpart *from = &self->lane[lane_index];
     for (uint32_t env = from->first; env < from->first + from->envs; env++) {
-        if (self->slot[env].state == SENT) envs[(*count)++] = env;
+        if (self->slot[env].state == SENT)
+            envs[(*count)++] = env;
         self->slot[env].state = GONE;
     }
     self->pending -= from->pending;
@@ -290,22 +334,38 @@ gv_status gv_abandon(gv_parent *self, uint32_t lane_index, int64_t *envs, uint32
     return GV_OK;
 }
 
-uint32_t gv_num_envs(const gv_parent *self) { return self->envs; }
+uint32_t gv_num_envs(const gv_parent *self)
+{
+    return self->envs;
+}
 
-uint32_t gv_num_lanes(const gv_parent *self) { return self->lanes; }
+uint32_t gv_num_lanes(const gv_parent *self)
+{
+    return self->lanes;
+}
 
-uint32_t gv_num_pending(const gv_parent *self) { return self->pending; }
+uint32_t gv_num_pending(const gv_parent *self)
+{
+    return self->pending;
+}
 
-gv_status gv_pending(const gv_parent *self, uint32_t env, bool *pending) {
-    if (env >= self->envs) return GV_BAD_ENV;
+gv_status gv_pending(const gv_parent *self, uint32_t env, bool *pending)
+{
+    if (env >= self->envs)
+        return GV_BAD_ENV;
     *pending = self->slot[env].state == SENT;
     return GV_OK;
 }
 
-gv_status gv_lane_pending(const gv_parent *self, uint32_t lane_index, uint32_t *pending) {
-    if (lane_index >= self->lanes) return GV_BAD_LANE;
+gv_status gv_lane_pending(const gv_parent *self, uint32_t lane_index, uint32_t *pending)
+{
+    if (lane_index >= self->lanes)
+        return GV_BAD_LANE;
     *pending = self->lane[lane_index].pending;
     return GV_OK;
 }
 
-gv_counts gv_parent_counts(const gv_parent *self) { return self->waiter.counts; }
+gv_counts gv_parent_counts(const gv_parent *self)
+{
+    return self->waiter.counts;
+}

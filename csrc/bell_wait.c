@@ -33,11 +33,15 @@
 #define NAP_LEAST_NS 20000u
 #define NAP_MOST_NS 1000000u
 
-bool gv_has_futex(void) { return HAVE_FUTEX; }
+bool gv_has_futex(void)
+{
+    return HAVE_FUTEX;
+}
 
 #ifdef _WIN32
 
-uint64_t gv_now(void) {
+uint64_t gv_now(void)
+{
     LARGE_INTEGER count, rate;
     QueryPerformanceCounter(&count);
     QueryPerformanceFrequency(&rate);
@@ -46,32 +50,42 @@ uint64_t gv_now(void) {
     return whole * 1000000000u + rest * 1000000000u / (uint64_t)rate.QuadPart;
 }
 
-static void yield_core(void) { SwitchToThread(); }
+static void yield_core(void)
+{
+    SwitchToThread();
+}
 
-static bool nap(uint64_t ns) {
+static bool nap(uint64_t ns)
+{
     Sleep((DWORD)((ns + 999999u) / 1000000u));
     return true;
 }
 
 #else
 
-uint64_t gv_now(void) {
+uint64_t gv_now(void)
+{
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-static void yield_core(void) { sched_yield(); }
+static void yield_core(void)
+{
+    sched_yield();
+}
 
 /* Sleeps for less than a second; false when a signal cut it short. */
-static bool nap(uint64_t ns) {
+static bool nap(uint64_t ns)
+{
     struct timespec time = {0, (long)ns};
     return nanosleep(&time, NULL) == 0;
 }
 
 #endif
 
-static void relax(void) {
+static void relax(void)
+{
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(_M_X64) || defined(_M_IX86)
@@ -81,17 +95,20 @@ static void relax(void) {
 #endif
 }
 
-uint64_t gv_later(uint64_t time, uint64_t ns) {
+uint64_t gv_later(uint64_t time, uint64_t ns)
+{
     return ns > UINT64_MAX - time ? UINT64_MAX : time + ns;
 }
 
-gv_waiter gv_waiter_new(gv_policy policy) {
+gv_waiter gv_waiter_new(gv_policy policy)
+{
     gv_waiter fresh = {policy, false, 0, policy.spin_ns, {0, 0}};
     fresh.policy.polling |= !HAVE_FUTEX;
     return fresh;
 }
 
-uint64_t gv_waiter_begin(gv_waiter *self, uint64_t ns, bool held, uint64_t *until) {
+uint64_t gv_waiter_begin(gv_waiter *self, uint64_t ns, bool held, uint64_t *until)
+{
     uint64_t now = gv_now();
     if (held || !self->waiting) {
         self->waiting = true;
@@ -105,25 +122,31 @@ uint64_t gv_waiter_begin(gv_waiter *self, uint64_t ns, bool held, uint64_t *unti
 
 /* A side whose waits outlast the full spin would only burn its core: its spin is halved each time,
  * and comes back whole with the first wait that a full spin would have caught. */
-void gv_waiter_end(gv_waiter *self) {
-    if (!self->waiting) return;
+void gv_waiter_end(gv_waiter *self)
+{
+    if (!self->waiting)
+        return;
     self->waiting = false;
     uint64_t full = self->policy.spin_ns;
-    if (full <= GV_SPIN_LEAST_NS || full == GV_NO_LIMIT) return;
+    if (full <= GV_SPIN_LEAST_NS || full == GV_NO_LIMIT)
+        return;
     if (gv_now() - self->begun <= full) {
         self->budget = full;
     } else {
         self->budget /= 2;
-        if (self->budget < GV_SPIN_LEAST_NS) self->budget = GV_SPIN_LEAST_NS;
+        if (self->budget < GV_SPIN_LEAST_NS)
+            self->budget = GV_SPIN_LEAST_NS;
     }
 }
 
 /* The yields make spinning right with more processes than cores: the core goes to who has work.
  * Acquire: see the promise in the header. */
-bool gv_spin(const word *watched, uint32_t goal, uint64_t until) {
+bool gv_spin(const word *watched, uint32_t goal, uint64_t until)
+{
     while (gv_now() < until) {
         for (int pauses = 0; pauses < PAUSES; pauses++) {
-            if (gv_reached(atomic_load_explicit(watched, memory_order_acquire), goal)) return true;
+            if (gv_reached(atomic_load_explicit(watched, memory_order_acquire), goal))
+                return true;
             relax();
         }
         yield_core();
@@ -131,14 +154,16 @@ bool gv_spin(const word *watched, uint32_t goal, uint64_t until) {
     return gv_reached(atomic_load_explicit(watched, memory_order_acquire), goal);
 }
 
-static gv_status doze_polling(gv_waiter *self, const word *watched, uint32_t goal,
-                              uint64_t until) {
+static gv_status doze_polling(gv_waiter *self, const word *watched, uint32_t goal, uint64_t until)
+{
     uint64_t length = NAP_LEAST_NS;
     while (!gv_reached(atomic_load_explicit(watched, memory_order_acquire), goal)) {
         uint64_t now = gv_now();
-        if (now >= until) return GV_TIMEOUT;
+        if (now >= until)
+            return GV_TIMEOUT;
         self->counts.sleeps++;
-        if (!nap(length < until - now ? length : until - now)) return GV_INTERRUPTED;
+        if (!nap(length < until - now ? length : until - now))
+            return GV_INTERRUPTED;
         length = length < NAP_MOST_NS / 2 ? length * 2 : NAP_MOST_NS;
     }
     return GV_OK;
@@ -148,12 +173,17 @@ static gv_status doze_polling(gv_waiter *self, const word *watched, uint32_t goa
 
 /* Not FUTEX_PRIVATE_FLAG: the two sides are different processes. The kernel's timespec of this
  * call has two longs, also where the C library's has not. */
-static gv_status futex_wait(gv_waiter *self, word *bell, uint32_t heard, const long *timeout) {
+static gv_status futex_wait(gv_waiter *self, word *bell, uint32_t heard, const long *timeout)
+{
     self->counts.sleeps++;
-    if (syscall(SYS_futex, bell, FUTEX_WAIT, heard, timeout, NULL, 0) == 0) return GV_OK;
-    if (errno == ETIMEDOUT) return GV_TIMEOUT;
-    if (errno == EINTR) return GV_INTERRUPTED;
-    if (errno != EAGAIN) self->policy.polling = true; /* a sandbox without futexes */
+    if (syscall(SYS_futex, bell, FUTEX_WAIT, heard, timeout, NULL, 0) == 0)
+        return GV_OK;
+    if (errno == ETIMEDOUT)
+        return GV_TIMEOUT;
+    if (errno == EINTR)
+        return GV_INTERRUPTED;
+    if (errno != EAGAIN)
+        self->policy.polling = true; /* a sandbox without futexes */
     return GV_OK;
 }
 
@@ -165,14 +195,17 @@ static gv_status futex_wait(gv_waiter *self, word *bell, uint32_t heard, const l
  * is visible, both miss, and the sleeper is not woken. A bell rung between the check and the
  * system call fails the kernel's own comparison. */
 gv_status gv_doze(gv_waiter *self, word *asleep, const word *watched, uint32_t goal, word *bell,
-                  uint32_t heard, uint64_t until) {
-    if (self->policy.polling) return doze_polling(self, watched, goal, until);
+                  uint32_t heard, uint64_t until)
+{
+    if (self->policy.polling)
+        return doze_polling(self, watched, goal, until);
     gv_status status = GV_OK;
 #if HAVE_FUTEX
     long timeout[2] = {0, 0};
     if (until != UINT64_MAX) {
         uint64_t now = gv_now();
-        if (now >= until) return GV_TIMEOUT;
+        if (now >= until)
+            return GV_TIMEOUT;
         timeout[0] = (long)((until - now) / 1000000000u);
         timeout[1] = (long)((until - now) % 1000000000u);
     }
@@ -189,9 +222,11 @@ gv_status gv_doze(gv_waiter *self, word *asleep, const word *watched, uint32_t g
 
 /* Sequentially consistent: the other half of the hand-shake in gv_doze. As a release, the add also
  * publishes what was written before to whoever hears the bell. */
-void gv_ring_bell(gv_waiter *self, word *bell, const word *asleep) {
+void gv_ring_bell(gv_waiter *self, word *bell, const word *asleep)
+{
     atomic_fetch_add_explicit(bell, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(asleep, memory_order_seq_cst) == 0) return;
+    if (atomic_load_explicit(asleep, memory_order_seq_cst) == 0)
+        return;
 #if HAVE_FUTEX
     self->counts.wakes++;
     syscall(SYS_futex, bell, FUTEX_WAKE, 1, NULL, NULL, 0);

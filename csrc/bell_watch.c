@@ -23,19 +23,25 @@
 
 #ifdef _WIN32
 
-bool gv_parent_alive(int64_t pid) {
-    if (pid < 1 || pid > UINT32_MAX) return false;
+bool gv_parent_alive(int64_t pid)
+{
+    if (pid < 1 || pid > UINT32_MAX)
+        return false;
     HANDLE process = OpenProcess(SYNCHRONIZE, FALSE, (DWORD)pid);
-    if (process == NULL) return GetLastError() == ERROR_ACCESS_DENIED;
+    if (process == NULL)
+        return GetLastError() == ERROR_ACCESS_DENIED;
     bool alive = WaitForSingleObject(process, 0) == WAIT_TIMEOUT;
     CloseHandle(process);
     return alive;
 }
 
-gv_status gv_watch_parent(int64_t pid, bool polling) {
+gv_status gv_watch_parent(int64_t pid, bool polling)
+{
     (void)polling;
-    if (pid < 1 || pid > UINT32_MAX) return GV_BAD_ENV;
-    if (!gv_parent_alive(pid)) ExitProcess(GV_ORPHANED);
+    if (pid < 1 || pid > UINT32_MAX)
+        return GV_BAD_ENV;
+    if (!gv_parent_alive(pid))
+        ExitProcess(GV_ORPHANED);
     return GV_OK;
 }
 
@@ -50,13 +56,23 @@ struct watch {
     bool by_parent; /* `pid` was our parent: it is gone once it no longer is */
 };
 
-static bool there(pid_t pid) { return kill(pid, 0) == 0 || errno != ESRCH; }
+static bool there(pid_t pid)
+{
+    return kill(pid, 0) == 0 || errno != ESRCH;
+}
 
-static bool is_pid(int64_t pid) { return pid >= 1 && (int64_t)(pid_t)pid == pid; }
+static bool is_pid(int64_t pid)
+{
+    return pid >= 1 && (int64_t)(pid_t)pid == pid;
+}
 
-bool gv_parent_alive(int64_t pid) { return is_pid(pid) && there((pid_t)pid); }
+bool gv_parent_alive(int64_t pid)
+{
+    return is_pid(pid) && there((pid_t)pid);
+}
 
-static void *keep_watch(void *argument) {
+static void *keep_watch(void *argument)
+{
     struct watch self = *(struct watch *)argument;
     free(argument);
     for (;;) {
@@ -70,12 +86,14 @@ static void *keep_watch(void *argument) {
 }
 
 /* The worker's signals are its main thread's: the watch is started with all of them blocked. */
-static gv_status start_watch(struct watch *argument) {
+static gv_status start_watch(struct watch *argument)
+{
     sigset_t all, before;
     pthread_attr_t attributes;
     pthread_t thread;
     sigfillset(&all);
-    if (pthread_attr_init(&attributes) != 0) return GV_NO_MEMORY;
+    if (pthread_attr_init(&attributes) != 0)
+        return GV_NO_MEMORY;
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, WATCH_STACK);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -91,17 +109,21 @@ static gv_status start_watch(struct watch *argument) {
     return error == 0 ? GV_OK : GV_NO_MEMORY;
 }
 
-gv_status gv_watch_parent(int64_t pid, bool polling) {
-    if (!is_pid(pid)) return GV_BAD_ENV;
+gv_status gv_watch_parent(int64_t pid, bool polling)
+{
+    if (!is_pid(pid))
+        return GV_BAD_ENV;
     struct watch *argument = malloc(sizeof *argument);
-    if (argument == NULL) return GV_NO_MEMORY;
+    if (argument == NULL)
+        return GV_NO_MEMORY;
     argument->pid = (pid_t)pid;
     argument->fd = -1;
     argument->by_parent = getppid() == (pid_t)pid;
 #if defined(__linux__) && defined(SYS_pidfd_open)
     if (!polling) {
         argument->fd = (int)syscall(SYS_pidfd_open, argument->pid, 0);
-        if (argument->fd < 0 && errno == ESRCH) _exit(GV_ORPHANED);
+        if (argument->fd < 0 && errno == ESRCH)
+            _exit(GV_ORPHANED);
     }
 #else
     (void)polling;
@@ -112,7 +134,8 @@ gv_status gv_watch_parent(int64_t pid, bool polling) {
         _exit(GV_ORPHANED);
     gv_status status = start_watch(argument);
     if (status != GV_OK) {
-        if (argument->fd >= 0) close(argument->fd);
+        if (argument->fd >= 0)
+            close(argument->fd);
         free(argument);
     }
     return status;

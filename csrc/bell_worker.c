@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 struct seat {
-    uint32_t seen;    /* seq of the last command taken */
-    bool owed : 1;    /* taken and not answered */
-    bool eager : 1;   /* of the command taken */
+    uint32_t seen;  /* seq of the last command taken */
+    bool owed : 1;  /* taken and not answered */
+    bool eager : 1; /* of the command taken */
 };
 
 struct gv_worker {
@@ -23,20 +23,26 @@ struct gv_worker {
 };
 
 gv_status gv_worker_open(void *base, size_t length, size_t hub_offset, gv_place place,
-                         gv_policy policy, gv_worker **out) {
+                         gv_policy policy, gv_worker **out)
+{
     *out = NULL;
     size_t size = gv_lane_size(place.envs);
-    if (size == 0) return GV_BAD_SIZE;
+    if (size == 0)
+        return GV_BAD_SIZE;
     gv_status status = gv_check_span(base, length, hub_offset, sizeof(struct hub));
-    if (status != GV_OK) return status;
+    if (status != GV_OK)
+        return status;
     status = gv_check_span(base, length, place.offset, size);
-    if (status != GV_OK) return status;
-    if (gv_overlap(place.offset, size, hub_offset, sizeof(struct hub))) return GV_OVERLAP;
+    if (status != GV_OK)
+        return status;
+    if (gv_overlap(place.offset, size, hub_offset, sizeof(struct hub)))
+        return GV_OVERLAP;
 
     /* All zero is "a pass before the first ring found nothing", so what was sent before this
      * worker started is found by its first wait. */
     gv_worker *self = calloc(1, sizeof *self + place.envs * sizeof(struct seat));
-    if (self == NULL) return GV_NO_MEMORY;
+    if (self == NULL)
+        return GV_NO_MEMORY;
     self->hub = (struct hub *)((char *)base + hub_offset);
     self->lane = (struct lane *)((char *)base + place.offset);
     self->ring = gv_ring_of(self->lane, place.envs);
@@ -47,12 +53,17 @@ gv_status gv_worker_open(void *base, size_t length, size_t hub_offset, gv_place 
     return GV_OK;
 }
 
-void gv_worker_close(gv_worker *self) { free(self); }
+void gv_worker_close(gv_worker *self)
+{
+    free(self);
+}
 
-gv_status gv_worker_wait(gv_worker *self, uint64_t ns, bool held) {
+gv_status gv_worker_wait(gv_worker *self, uint64_t ns, bool held)
+{
     word *bell = &self->lane->bell;
     gv_flush(self);
-    if (self->cursor != 0) return GV_OK;
+    if (self->cursor != 0)
+        return GV_OK;
     /* A finished pass saw every command rung before `heard`, so there is no need for an empty pass
      * before sleeping on it. */
     uint32_t goal = self->heard + 1;
@@ -61,10 +72,11 @@ gv_status gv_worker_wait(gv_worker *self, uint64_t ns, bool held) {
         uint64_t until;
         uint64_t spin_until = gv_waiter_begin(&self->waiter, ns, held, &until);
         if (!gv_spin(bell, goal, spin_until)) {
-            if (held) return GV_TIMEOUT;
+            if (held)
+                return GV_TIMEOUT;
             do {
-                status = gv_doze(&self->waiter, &self->lane->asleep, bell, goal, bell,
-                                 self->heard, until);
+                status = gv_doze(&self->waiter, &self->lane->asleep, bell, goal, bell, self->heard,
+                                 until);
                 if (gv_reached(atomic_load_explicit(bell, memory_order_acquire), goal)) {
                     status = GV_OK;
                     break;
@@ -72,11 +84,13 @@ gv_status gv_worker_wait(gv_worker *self, uint64_t ns, bool held) {
             } while (status == GV_OK);
         }
     }
-    if (status == GV_OK) gv_waiter_end(&self->waiter);
+    if (status == GV_OK)
+        gv_waiter_end(&self->waiter);
     return status;
 }
 
-int32_t gv_take(gv_worker *self, uint32_t *opcode) {
+int32_t gv_take(gv_worker *self, uint32_t *opcode)
+{
     /* Before the pass: a command that the pass misses was published after this load, and then so
      * was its ring, which ends the next wait. Acquire: commands rung before it are seen. */
     if (self->cursor == 0)
@@ -87,7 +101,8 @@ int32_t gv_take(gv_worker *self, uint32_t *opcode) {
         struct command *command = &self->lane->commands[env];
         /* Acquire: with the seq come the opcode and the action row. */
         uint32_t seq = atomic_load_explicit(&command->seq, memory_order_acquire);
-        if (seq == seat->seen) continue;
+        if (seq == seat->seen)
+            continue;
         uint32_t packed = atomic_load_explicit(&command->opcode, memory_order_relaxed);
         seat->seen = seq;
         seat->owed = true;
@@ -101,32 +116,44 @@ int32_t gv_take(gv_worker *self, uint32_t *opcode) {
 
 /* The one add of `count` that takes `done` across `target` rings; so a target of an earlier wait
  * rings nobody. Orders: see gv_doze and gv_parent_wait. */
-static void announce(gv_worker *self, uint32_t count) {
+static void announce(gv_worker *self, uint32_t count)
+{
     struct hub *hub = self->hub;
     uint32_t done = atomic_fetch_add_explicit(&hub->done, count, memory_order_seq_cst) + count;
     uint32_t target = atomic_load_explicit(&hub->target, memory_order_seq_cst);
-    if (done - target < count) gv_ring_bell(&self->waiter, &hub->bell, &hub->asleep);
+    if (done - target < count)
+        gv_ring_bell(&self->waiter, &hub->bell, &hub->asleep);
 }
 
-gv_status gv_answer(gv_worker *self, uint32_t env) {
-    if (env >= self->envs) return GV_BAD_ENV;
+gv_status gv_answer(gv_worker *self, uint32_t env)
+{
+    if (env >= self->envs)
+        return GV_BAD_ENV;
     struct seat *seat = &self->seats[env];
-    if (!seat->owed) return GV_NOT_PENDING;
+    if (!seat->owed)
+        return GV_NOT_PENDING;
     seat->owed = false;
     struct answer *answer = &self->ring[self->tail & self->mask];
     atomic_store_explicit(&answer->env, env, memory_order_relaxed);
     atomic_store_explicit(&answer->seq, seat->seen, memory_order_relaxed);
     /* Release: who sees the tail sees the slot and the observation row. */
     atomic_store_explicit(&self->lane->tail, ++self->tail, memory_order_release);
-    if (seat->eager) announce(self, 1);
-    else self->unannounced++;
+    if (seat->eager)
+        announce(self, 1);
+    else
+        self->unannounced++;
     return GV_OK;
 }
 
-void gv_flush(gv_worker *self) {
+void gv_flush(gv_worker *self)
+{
     uint32_t count = self->unannounced;
     self->unannounced = 0;
-    if (count != 0) announce(self, count);
+    if (count != 0)
+        announce(self, count);
 }
 
-gv_counts gv_worker_counts(const gv_worker *self) { return self->waiter.counts; }
+gv_counts gv_worker_counts(const gv_worker *self)
+{
+    return self->waiter.counts;
+}

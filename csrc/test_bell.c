@@ -22,26 +22,29 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                             \
-    do {                                                                             \
-        if (!(condition)) {                                                          \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);          \
-            abort();                                                                 \
-        }                                                                            \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
+            abort();                                                                               \
+        }                                                                                          \
     } while (0)
 
 #define MAX_LANES 8
 #define SHUTDOWN 77u
 #define ALARM_S 60
 
-static void lost(int signal_number) {
+static void lost(int signal_number)
+{
     static const char text[] = "no progress: a wake-up was lost, or a worker ended\n";
     (void)signal_number;
-    if (write(2, text, sizeof text - 1) < 0) _exit(3);
+    if (write(2, text, sizeof text - 1) < 0)
+        _exit(3);
     _exit(2);
 }
 
-static uint32_t next_random(uint32_t *state) {
+static uint32_t next_random(uint32_t *state)
+{
     *state ^= *state << 13;
     *state ^= *state >> 17;
     *state ^= *state << 5;
@@ -64,7 +67,8 @@ struct world {
     struct row *rows;
 };
 
-static struct world make_world(uint32_t lanes, const uint32_t *envs) {
+static struct world make_world(uint32_t lanes, const uint32_t *envs)
+{
     struct world world = {0};
     size_t offset = gv_hub_size();
     world.lanes = lanes;
@@ -81,11 +85,13 @@ static struct world make_world(uint32_t lanes, const uint32_t *envs) {
     return world;
 }
 
-static void drop_world(struct world *world) {
+static void drop_world(struct world *world)
+{
     munmap(world->base, world->length + world->envs * sizeof(struct row));
 }
 
-static gv_parent *open_parent(const struct world *world, gv_policy policy) {
+static gv_parent *open_parent(const struct world *world, gv_policy policy)
+{
     gv_parent *parent;
     uint32_t culprit;
     CHECK(gv_parent_open(world->base, world->length, 0, world->places, world->lanes, policy,
@@ -93,7 +99,8 @@ static gv_parent *open_parent(const struct world *world, gv_policy policy) {
     return parent;
 }
 
-static gv_worker *open_worker(const struct world *world, uint32_t lane, gv_policy policy) {
+static gv_worker *open_worker(const struct world *world, uint32_t lane, gv_policy policy)
+{
     gv_worker *worker;
     CHECK(gv_worker_open(world->base, world->length, 0, world->places[lane], policy, &worker) ==
           GV_OK);
@@ -104,22 +111,25 @@ static gv_worker *open_worker(const struct world *world, uint32_t lane, gv_polic
 
 static const gv_policy BLOCK = {0, false};
 
-static void test_sizes(void) {
+static void test_sizes(void)
+{
     CHECK(gv_hub_size() % GV_LINE == 0 && gv_hub_size() > 0);
     CHECK(gv_lane_size(0) == 0 && gv_lane_size(GV_MAX_ENVS + 1) == 0);
     CHECK(gv_lane_size(UINT32_MAX) == 0);
     CHECK(gv_lane_size(1) == 128 + 64 + 64);
     CHECK(gv_lane_size(9) == 128 + 128 + 128);
     CHECK(gv_lane_size(GV_MAX_ENVS) == 128 + 16 * (size_t)GV_MAX_ENVS);
-    for (uint32_t envs = 1; envs < 300; envs++) CHECK(gv_lane_size(envs) % GV_LINE == 0);
+    for (uint32_t envs = 1; envs < 300; envs++)
+        CHECK(gv_lane_size(envs) % GV_LINE == 0);
 }
 
-static void test_places(void) {
+static void test_places(void)
+{
     struct world world = make_world(2, (uint32_t[]){3, 5});
     gv_parent *parent;
     gv_worker *worker;
     uint32_t culprit;
-#define OPEN(length, hub, places, lanes) \
+#define OPEN(length, hub, places, lanes)                                                           \
     gv_parent_open(world.base, length, hub, places, lanes, BLOCK, &parent, &culprit)
     CHECK(OPEN(world.length, 0, world.places, 0) == GV_BAD_SIZE);
     CHECK(OPEN(world.length, 8, world.places, 2) == GV_MISALIGNED && culprit == 2);
@@ -146,13 +156,15 @@ static void test_places(void) {
     drop_world(&world);
 }
 
-static uint32_t wait_now(gv_parent *parent, uint32_t count, gv_status expected) {
+static uint32_t wait_now(gv_parent *parent, uint32_t count, gv_status expected)
+{
     uint32_t available = 12345;
     CHECK(gv_parent_wait(parent, count, 0, false, &available) == expected);
     return available;
 }
 
-static void test_protocol(void) {
+static void test_protocol(void)
+{
     struct world world = make_world(2, (uint32_t[]){3, 2});
     gv_parent *parent = open_parent(&world, BLOCK);
     gv_worker *workers[2] = {open_worker(&world, 0, BLOCK), open_worker(&world, 1, BLOCK)};
@@ -221,7 +233,8 @@ static void test_protocol(void) {
 }
 
 /* Whatever a worker scribbles over its lane, the parent only ever says GV_CORRUPT. */
-static void test_corruption(void) {
+static void test_corruption(void)
+{
     struct world world = make_world(2, (uint32_t[]){3, 2});
     int64_t envs[5];
     uint32_t culprit, count, lane, opcode;
@@ -230,11 +243,14 @@ static void test_corruption(void) {
         gv_parent *parent = open_parent(&world, BLOCK);
         gv_worker *worker = open_worker(&world, 0, BLOCK);
         CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
-        while (gv_take(worker, &opcode) >= 0) continue;
-        for (uint32_t env = 0; env < 3; env++) CHECK(gv_answer(worker, env) == GV_OK);
+        while (gv_take(worker, &opcode) >= 0)
+            continue;
+        for (uint32_t env = 0; env < 3; env++)
+            CHECK(gv_answer(worker, env) == GV_OK);
         uint32_t *words = (uint32_t *)(world.base + world.places[0].offset);
         size_t size = gv_lane_size(3) / sizeof(uint32_t);
-        for (int i = 0; i < 4; i++) words[next_random(&random) % size] = next_random(&random);
+        for (int i = 0; i < 4; i++)
+            words[next_random(&random) % size] = next_random(&random);
         for (int i = 0; i < 3; i++) {
             uint32_t available;
             gv_status status = gv_parent_wait(parent, 5, 0, false, &available);
@@ -258,7 +274,8 @@ static void test_corruption(void) {
 }
 
 /* A worker or parent that has been at work for a long time: all counters about to wrap. */
-static void test_wrap(void) {
+static void test_wrap(void)
+{
     CHECK(gv_reached(5, 5) && gv_reached(6, 5) && !gv_reached(4, 5));
     CHECK(gv_reached(2, UINT32_MAX) && !gv_reached(UINT32_MAX, 2));
     struct world world = make_world(1, (uint32_t[]){1});
@@ -284,7 +301,8 @@ static void test_wrap(void) {
     drop_world(&world);
 }
 
-static void test_time(void) {
+static void test_time(void)
+{
     static const gv_policy policies[] = {
         {0, false}, {0, true}, {50000, false}, {50000, true}, {GV_NO_LIMIT, false}};
     struct world world = make_world(1, (uint32_t[]){1});
@@ -294,7 +312,8 @@ static void test_time(void) {
         uint32_t culprit, available;
         uint64_t begin = gv_now();
         CHECK(gv_worker_wait(worker, 20000000, true) == GV_TIMEOUT);
-        if (policies[i].spin_ns != GV_NO_LIMIT) CHECK(gv_now() - begin < 15000000);
+        if (policies[i].spin_ns != GV_NO_LIMIT)
+            CHECK(gv_now() - begin < 15000000);
         begin = gv_now();
         CHECK(gv_worker_wait(worker, 20000000, false) == GV_TIMEOUT);
         CHECK(gv_now() - begin >= 20000000);
@@ -311,7 +330,8 @@ static void test_time(void) {
     drop_world(&world);
 }
 
-static void *interrupt(void *thread) {
+static void *interrupt(void *thread)
+{
     for (int i = 0; i < 200; i++) {
         struct timespec pause = {0, 2000000};
         nanosleep(&pause, NULL);
@@ -320,9 +340,13 @@ static void *interrupt(void *thread) {
     return NULL;
 }
 
-static void nothing(int signal_number) { (void)signal_number; }
+static void nothing(int signal_number)
+{
+    (void)signal_number;
+}
 
-static void test_signals(void) {
+static void test_signals(void)
+{
     struct sigaction action = {0};
     action.sa_handler = nothing;
     sigaction(SIGUSR1, &action, NULL);
@@ -336,7 +360,8 @@ static void test_signals(void) {
         gv_worker *worker = open_worker(&world, 0, (gv_policy){0, polling != 0});
         CHECK(gv_parent_wait(parent, 1, GV_NO_LIMIT, false, &available) == GV_INTERRUPTED);
         uint32_t opcode;
-        while (gv_take(worker, &opcode) >= 0) continue;
+        while (gv_take(worker, &opcode) >= 0)
+            continue;
         CHECK(gv_worker_wait(worker, GV_NO_LIMIT, false) == GV_INTERRUPTED);
         gv_worker_close(worker);
     }
@@ -345,7 +370,8 @@ static void test_signals(void) {
     drop_world(&world);
 }
 
-static void test_watch(bool polling) {
+static void test_watch(bool polling)
+{
     CHECK(gv_watch_parent(0, polling) == GV_BAD_ENV);
     CHECK(gv_watch_parent(-1, polling) == GV_BAD_ENV);
     CHECK(gv_watch_parent(INT64_MAX, polling) == GV_BAD_ENV);
@@ -355,7 +381,8 @@ static void test_watch(bool polling) {
     /* Too late: the process watched is gone. */
     pid_t gone = fork();
     CHECK(gone >= 0);
-    if (gone == 0) _exit(0);
+    if (gone == 0)
+        _exit(0);
     CHECK(waitpid(gone, &status, 0) == gone && !gv_parent_alive(gone));
     pid_t late = fork();
     CHECK(late >= 0);
@@ -375,7 +402,8 @@ static void test_watch(bool polling) {
     CHECK(watcher >= 0);
     if (watcher == 0) {
         CHECK(gv_watch_parent(target, polling) == GV_OK);
-        for (;;) pause();
+        for (;;)
+            pause();
     }
     struct timespec moment = {0, 50000000};
     nanosleep(&moment, NULL);
@@ -394,9 +422,11 @@ static void test_watch(bool polling) {
         if (fork() == 0) {
             gv_watch_parent(self, polling);
             CHECK(write(ends[1], "x", 1) == 1);
-            for (;;) pause();
+            for (;;)
+                pause();
         }
-        for (;;) pause();
+        for (;;)
+            pause();
     }
     char letter;
     close(ends[1]);
@@ -413,13 +443,18 @@ static const gv_policy MIX[] = {{0, false}, {5000, false}, {0, false}, {200000, 
 static const gv_policy POLLING_MIX[] = {{0, true}, {0, false}, {20000, true}, {5000, false}};
 #define POLICIES 4
 
-static uint64_t reply_to(uint64_t action, uint32_t env) { return action * 3 + env; }
+static uint64_t reply_to(uint64_t action, uint32_t env)
+{
+    return action * 3 + env;
+}
 
-static void serve(const struct world *world, uint32_t lane, gv_policy policy) {
+static void serve(const struct world *world, uint32_t lane, gv_policy policy)
+{
     gv_worker *worker = open_worker(world, lane, policy);
     uint32_t first = 0, opcode = 0, shut = 0;
     int32_t env;
-    for (uint32_t i = 0; i < lane; i++) first += world->places[i].envs;
+    for (uint32_t i = 0; i < lane; i++)
+        first += world->places[i].envs;
     /* Commands are seen before the bell rings, so a pass may find only some of a send's. */
     while (shut < world->places[lane].envs) {
         CHECK(gv_worker_wait(worker, GV_NO_LIMIT, false) == GV_OK);
@@ -435,14 +470,15 @@ static void serve(const struct world *world, uint32_t lane, gv_policy policy) {
 }
 
 /* Full steps, partial receives, eager and not, drained in pieces; every reply is checked. */
-static void drive(const struct world *world, gv_parent *parent, uint64_t hand_overs,
-                  uint32_t seed) {
+static void drive(const struct world *world, gv_parent *parent, uint64_t hand_overs, uint32_t seed)
+{
     int64_t *ready = malloc(world->envs * sizeof *ready);
     uint64_t *actions = calloc(world->envs, sizeof *actions);
     CHECK(ready != NULL && actions != NULL);
     uint32_t random = seed, idle = world->envs, culprit, available, taken, lane;
     uint64_t next_alarm = 0;
-    for (uint32_t env = 0; env < world->envs; env++) ready[env] = env;
+    for (uint32_t env = 0; env < world->envs; env++)
+        ready[env] = env;
     for (uint64_t handed = 0; handed < hand_overs;) {
         if (handed >= next_alarm) {
             alarm(ALARM_S);
@@ -488,7 +524,8 @@ struct seat_at {
     gv_policy policy;
 };
 
-static void *serve_in_thread(void *argument) {
+static void *serve_in_thread(void *argument)
+{
     struct seat_at *seat = argument;
     serve(seat->world, seat->lane, seat->policy);
     return NULL;
@@ -497,7 +534,8 @@ static void *serve_in_thread(void *argument) {
 /* `hand_overs` in a world of this shape; parent and workers take their policies in turn from the
  * mix, beginning with number `turn`. */
 static void hand_over(const uint32_t *shape, uint32_t lanes, const gv_policy *mix, uint32_t turn,
-                      uint64_t hand_overs, bool processes) {
+                      uint64_t hand_overs, bool processes)
+{
     struct world world = make_world(lanes, shape);
     struct seat_at seats[MAX_LANES];
     pthread_t threads[MAX_LANES];
@@ -521,8 +559,10 @@ static void hand_over(const uint32_t *shape, uint32_t lanes, const gv_policy *mi
     drive(&world, parent, hand_overs, 1 + turn);
     for (uint32_t i = 0; i < lanes; i++) {
         int status = 0;
-        if (processes) CHECK(waitpid(children[i], &status, 0) == children[i] && status == 0);
-        else pthread_join(threads[i], NULL);
+        if (processes)
+            CHECK(waitpid(children[i], &status, 0) == children[i] && status == 0);
+        else
+            pthread_join(threads[i], NULL);
     }
     gv_parent_close(parent);
     drop_world(&world);
@@ -534,7 +574,8 @@ static const uint32_t LANES[] = {1, 2, 3, 2, 8};
 #define NUM_SHAPES 5
 
 /* All shapes and turns share the hand-overs; naps of a millisecond get a thousandth more. */
-static void test_hand_overs(uint64_t hand_overs, bool processes) {
+static void test_hand_overs(uint64_t hand_overs, bool processes)
+{
     uint64_t share = hand_overs / (NUM_SHAPES * POLICIES) + 1;
     for (uint32_t i = 0; i < NUM_SHAPES; i++) {
         for (uint32_t turn = 0; turn < POLICIES; turn++) {
@@ -545,7 +586,8 @@ static void test_hand_overs(uint64_t hand_overs, bool processes) {
     alarm(0);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     char *end = NULL;
     uint64_t hand_overs = argc > 1 ? strtoull(argv[1], &end, 10) : 300000;
     const char *part = argc > 2 ? argv[2] : "all";
@@ -567,8 +609,10 @@ int main(int argc, char **argv) {
         test_watch(false);
         test_watch(true);
     }
-    if (all || strcmp(part, "processes") == 0) test_hand_overs(hand_overs, true);
-    if (all || strcmp(part, "threads") == 0) test_hand_overs(hand_overs, false);
+    if (all || strcmp(part, "processes") == 0)
+        test_hand_overs(hand_overs, true);
+    if (all || strcmp(part, "threads") == 0)
+        test_hand_overs(hand_overs, false);
     printf("%s: ok\n", part);
     return 0;
 }

@@ -130,7 +130,8 @@ static void test_gather_rows_outside(void)
 static void test_narrow_row(void)
 {
     const double fine[] = {0.0, -0.0, 1.0, 0.1, -3.0e38, FLT_MAX, -FLT_MAX, FLT_MIN, -FLT_MIN};
-    const double odd[] = {NAN, -NAN, INFINITY, -INFINITY, 3.5e38, -1e300, 1e-40, -1e-46, DBL_TRUE_MIN, DBL_MAX};
+    const double odd[] = {NAN,    -NAN,  INFINITY, -INFINITY,    3.5e38,
+                          -1e300, 1e-40, -1e-46,   DBL_TRUE_MIN, DBL_MAX};
     const size_t n = sizeof fine / sizeof *fine;
     float *out = malloc(n * sizeof *out);
     double *values = malloc(n * sizeof *values);
@@ -166,10 +167,20 @@ static void puts_integer(size_t size, int is_signed, int64_t value, int fits)
         uint16_t u16;
         uint32_t u32;
         switch (size) {
-        case 1: memcpy(&u8, out, 1); found = u8; break;
-        case 2: memcpy(&u16, out, 2); found = u16; break;
-        case 4: memcpy(&u32, out, 4); found = u32; break;
-        default: memcpy(&found, out, 8);
+        case 1:
+            memcpy(&u8, out, 1);
+            found = u8;
+            break;
+        case 2:
+            memcpy(&u16, out, 2);
+            found = u16;
+            break;
+        case 4:
+            memcpy(&u32, out, 4);
+            found = u32;
+            break;
+        default:
+            memcpy(&found, out, 8);
         }
         const uint64_t mask = size == 8 ? UINT64_MAX : ((uint64_t)1 << (8 * size)) - 1;
         assert(found == ((uint64_t)value & mask));

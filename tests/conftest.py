@@ -8,8 +8,11 @@ from hypothesis import HealthCheck, settings
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 settings.register_profile("default", max_examples=60, deadline=None, suppress_health_check=_SLOW)
-settings.register_profile("ci", parent=settings.get_profile("default"), max_examples=200,
-                          derandomize=True)
+settings.register_profile(
+    "ci", parent=settings.get_profile("default"), max_examples=200, derandomize=True
+)
+# For builds that take many times longer.
+settings.register_profile("few", parent=settings.get_profile("ci"), max_examples=15)
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default")
 )

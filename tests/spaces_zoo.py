@@ -203,8 +203,17 @@ if "sort_keys" in Dict.__init__.__code__.co_varnames:
 
 # One of each kind.
 KINDS = (
-    "box float32", "discrete", "multi discrete", "multi binary", "tuple", "dict", "text",
-    "graph", "sequence", "one of", "custom",
+    "box float32",
+    "discrete",
+    "multi discrete",
+    "multi binary",
+    "tuple",
+    "dict",
+    "text",
+    "graph",
+    "sequence",
+    "one of",
+    "custom",
 )
 
 

@@ -45,6 +45,10 @@ cdef class Builtin:
     def __name__(self):
         return self._handler.__name__
 
+    @property
+    def __module__(self):
+        return self._handler.__module__
+
     def __repr__(self):
         return f"<gymvec's {self._router._original.__name__} of {self.kind.__name__}>"
 

@@ -10,6 +10,7 @@ def add_info(
 def gather_infos(
     items: Iterable[tuple[SupportsIndex, Mapping[str, Any]]], num_envs: SupportsIndex
 ) -> dict[str, Any]: ...
+
 @final
 class InfoBatch:
     def __init__(self, num_envs: SupportsIndex) -> None: ...

@@ -184,7 +184,9 @@ cdef object step_one(
         observation, reward, terminated, truncated, info = env.step(action)
         over[i] = blocks.store(i, reward, terminated, truncated)
         if over[i] and autoreset_mode == SAME_STEP:
-            note({"final_obs": keep(observation), "final_info": info}, i, infos)
+            # A list is read later, when the environment may have reused its info.
+            last = keep(info) if type(infos) is list else info
+            note({"final_obs": keep(observation), "final_info": last}, i, infos)
             observation, info = env.reset()
             over[i] = False
     note(info, i, infos)

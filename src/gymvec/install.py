@@ -211,9 +211,7 @@ def _revive(kind: Any, vector_envs: bool) -> Any:
 
 def _vector_env_classes() -> dict[str, Any]:
     """What stands in for each of Gymnasium's vector environments."""
-    return {
-        name: _stand_in(getattr(vector, name), theirs) for name, theirs in _VECTOR_ENVS.items()
-    }
+    return {name: _stand_in(getattr(vector, name), theirs) for name, theirs in _VECTOR_ENVS.items()}
 
 
 def _stand_in(ours: Any, theirs: Any) -> Any:

@@ -81,9 +81,7 @@ def run(checkout, mode, tests):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("checkout", type=Path, help="a checkout of Gymnasium's repository")
-    parser.add_argument(
-        "--vector-envs", action="store_true", help="install(vector_envs=True)"
-    )
+    parser.add_argument("--vector-envs", action="store_true", help="install(vector_envs=True)")
     parser.add_argument("--tests", nargs="+", default=SELECTION, help="other tests than usual")
     arguments = parser.parse_args()
     checkout = arguments.checkout.resolve()

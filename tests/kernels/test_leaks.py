@@ -12,7 +12,7 @@ import spaces_zoo as zoo
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, OneOf, Text, Tuple
 
 import gymvec.utils as ours
-from gymvec import _dispatch, _leaf, _rows
+from gymvec import _dispatch, _items, _leaf, _rows
 
 CALLS = 100_000
 # A leak of one small object a call would be several times this.
@@ -66,7 +66,10 @@ CASES = {
     "write": (lambda: _rows.write_row(SMALL, 1, ROW), False, 1),
     "write narrowed": (lambda: _rows.write_row(SMALL, 1, WIDE), False, 1),
     "write large narrowed": (
-        lambda: _rows.write_row(np.empty((1, 999), "f4"), 0, np.zeros(999)), False, 0.5),
+        lambda: _rows.write_row(np.empty((1, 999), "f4"), 0, np.zeros(999)),
+        False,
+        0.5,
+    ),
     "write declined": (lambda: _rows.write_row(SMALL, 1, BAD), False, 1),
     "write outside": (lambda: _rows.write_row(SMALL, 2, ROW), True, 1),
     "write index breaks": (lambda: _rows.write_row(SMALL, BAD, ROW), True, 1),
@@ -75,27 +78,49 @@ CASES = {
     "view": (lambda: _rows.view_rows(MEMORY.get_obj(), "f4", (64,), 2), False, 1),
     "view wrong": (lambda: _rows.view_rows(MEMORY.get_obj(), "f4", (64,), 3), True, 1),
     "view wrong buffer": (lambda: _rows.view_rows(BAD, "f4", (64,), 3), True, 1),
-    "gather_key": (lambda: _rows.gather_key([{"a": BAD}, {"a": ROW}], "a"), False, 1),
-    "gather_key wrong": (lambda: _rows.gather_key([{"a": BAD}, {}], "a"), True, 1),
-    "keyed items": (lambda: list(_rows.KeyedItems(lambda: {"a": [ROW, WIDE], "b": "xy"})), False, 0.5),
+    "gather_key": (lambda: _items.gather_key([{"a": BAD}, {"a": ROW}], "a"), False, 1),
+    "gather_key wrong": (lambda: _items.gather_key([{"a": BAD}, {}], "a"), True, 1),
+    "keyed items": (
+        lambda: list(_items.KeyedItems(lambda: {"a": [ROW, WIDE], "b": "xy"})),
+        False,
+        0.5,
+    ),
     "keyed items wrong": (
-        lambda: list(_rows.KeyedItems(lambda: {"a": [ROW, WIDE], "b": [BAD]})), True, 0.5),
-    "keyed items fail": (lambda: list(_rows.KeyedItems(lambda: {"a": BAD, "b": [ROW]})), True, 0.5),
+        lambda: list(_items.KeyedItems(lambda: {"a": [ROW, WIDE], "b": [BAD]})),
+        True,
+        0.5,
+    ),
+    "keyed items fail": (
+        lambda: list(_items.KeyedItems(lambda: {"a": BAD, "b": [ROW]})),
+        True,
+        0.5,
+    ),
     "row writer": (lambda: _rows.RowWriter(SMALL, 1), False, 1),
     "row writer wrong": (lambda: _rows.RowWriter(SMALL, 2), True, 1),
     "row writer call": (lambda: WRITER(WIDE), False, 1),
     "row writer call wrong": (lambda: WRITER([1, 2]), True, 0.5),
-    "router": (lambda: ROUTER.standard, False, 1),
+    "router": (lambda: ROUTER.find(zoo.CustomBox), False, 1),
+    "router default": (lambda: ROUTER.find(int), False, 1),
+    "router has": (lambda: ROUTER.has(None), False, 1),
     "row_index": (lambda: _leaf.row_index(3, 2), True, 1),
     "concatenate": (lambda: ours.concatenate(SPACE, [ROW, WIDE], SMALL), False, 0.5),
     "concatenate wrong": (lambda: ours.concatenate(SPACE, [ROW, BAD], SMALL), True, 0.2),
     "concatenate cast": (lambda: ours.concatenate(SPACE, [ROW, ROW + 1j], SMALL), True, 0.2),
     "concatenate generator": (
-        lambda: ours.concatenate(SPACE, _failing_generator(), SMALL), True, 0.5),
+        lambda: ours.concatenate(SPACE, _failing_generator(), SMALL),
+        True,
+        0.5,
+    ),
     "concatenate nested": (
-        lambda: ours.concatenate(NESTED, [NESTED_ITEM] * 2, NESTED_OUT), False, 0.2),
+        lambda: ours.concatenate(NESTED, [NESTED_ITEM] * 2, NESTED_OUT),
+        False,
+        0.2,
+    ),
     "concatenate nested wrong": (
-        lambda: ours.concatenate(NESTED, [NESTED_ITEM, {}], NESTED_OUT), True, 0.2),
+        lambda: ours.concatenate(NESTED, [NESTED_ITEM, {}], NESTED_OUT),
+        True,
+        0.2,
+    ),
     "leaf write": (lambda: _leaf.write(SPACE, 1, ROW, MEMORY), False, 1),
     "leaf write declined": (lambda: _leaf.write(SPACE, 1, ROW.tolist(), MEMORY), False, 0.1),
     "leaf write wrong": (lambda: _leaf.write(SPACE, 1, [1], MEMORY), True, 0.1),
@@ -107,21 +132,34 @@ CASES = {
     "leaf concatenate": (lambda: _leaf.concatenate(SPACE, (ROW, ROW), SMALL), False, 1),
     "leaf view": (lambda: _leaf.view(TEXT, TEXT_MEMORY, np.int32, (4,), None), False, 0.5),
     "write nested": (
-        lambda: ours.write_to_shared_memory(NESTED, 1, NESTED_ITEM, NESTED_MEMORY), False, 0.2),
+        lambda: ours.write_to_shared_memory(NESTED, 1, NESTED_ITEM, NESTED_MEMORY),
+        False,
+        0.2,
+    ),
     "write nested wrong": (
-        lambda: ours.write_to_shared_memory(NESTED, 9, {}, NESTED_MEMORY), True, 0.1),
-    "read nested": (
-        lambda: ours.read_from_shared_memory(NESTED, NESTED_MEMORY, 2), False, 0.2),
+        lambda: ours.write_to_shared_memory(NESTED, 9, {}, NESTED_MEMORY),
+        True,
+        0.1,
+    ),
+    "read nested": (lambda: ours.read_from_shared_memory(NESTED, NESTED_MEMORY, 2), False, 0.2),
     "write text": (lambda: ours.write_to_shared_memory(TEXT, 1, "ab", TEXT_MEMORY), False, 0.05),
     "write text wrong": (
-        lambda: ours.write_to_shared_memory(TEXT, 1, "é", TEXT_MEMORY), True, 0.05),
+        lambda: ours.write_to_shared_memory(TEXT, 1, "é", TEXT_MEMORY),
+        True,
+        0.05,
+    ),
     "read text": (lambda: ours.read_from_shared_memory(TEXT, TEXT_MEMORY, 2), False, 0.05),
     "write one of": (
-        lambda: ours.write_to_shared_memory(ONE_OF, 1, (0, 2), ONE_OF_MEMORY), False, 0.2),
+        lambda: ours.write_to_shared_memory(ONE_OF, 1, (0, 2), ONE_OF_MEMORY),
+        False,
+        0.2,
+    ),
     "write one of wrong": (
-        lambda: ours.write_to_shared_memory(ONE_OF, 1, (2, 2), ONE_OF_MEMORY), True, 0.2),
-    "read one of": (
-        lambda: ours.read_from_shared_memory(ONE_OF, ONE_OF_MEMORY, 2), False, 0.05),
+        lambda: ours.write_to_shared_memory(ONE_OF, 1, (2, 2), ONE_OF_MEMORY),
+        True,
+        0.2,
+    ),
+    "read one of": (lambda: ours.read_from_shared_memory(ONE_OF, ONE_OF_MEMORY, 2), False, 0.05),
     "iterate": (lambda: list(ours.iterate(BATCH, NESTED_OUT)), False, 0.1),
     "iterate wrong": (lambda: ours.iterate(SPACE, 3), True, 0.5),
     "create_empty_array": (lambda: ours.create_empty_array(NESTED, 2), False, 0.2),
@@ -130,8 +168,26 @@ CASES = {
     "create_shared_memory": (lambda: ours.create_shared_memory(SPACE, 2), False, 0.002),
     "not a space": (lambda: ours.concatenate(None, [ROW], SMALL), True, 0.5),
 }
-WATCHED = (ROW, WIDE, OUT, SMALL, BAD, SPACE, MEMORY, MEMORY.get_obj(), TEXT, NESTED, NESTED_ITEM,
-           NESTED_ITEM["b"], NESTED_OUT, NESTED_OUT["b"], ONE_OF, SPACE.dtype, None, "a")
+WATCHED = (
+    ROW,
+    WIDE,
+    OUT,
+    SMALL,
+    BAD,
+    SPACE,
+    MEMORY,
+    MEMORY.get_obj(),
+    TEXT,
+    NESTED,
+    NESTED_ITEM,
+    NESTED_ITEM["b"],
+    NESTED_OUT,
+    NESTED_OUT["b"],
+    ONE_OF,
+    SPACE.dtype,
+    None,
+    "a",
+)
 
 
 def repeat(function, fails, times):

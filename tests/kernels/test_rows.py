@@ -4,11 +4,31 @@ import numpy as np
 import pytest
 from equality import assert_same, outcome
 
-from gymvec._rows import RowWriter, gather_key, gather_rows, stack_rows, view_rows, write_row
+from gymvec._items import gather_key
+from gymvec._rows import RowWriter, stack_rows, write_row
 
 # Copied as bytes: every dtype of numbers, in both byte orders.
-PLAIN = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "g",
-         ">i2", ">u4", ">i8", ">f2", ">f4", ">f8"]
+PLAIN = [
+    "?",
+    "i1",
+    "u1",
+    "i2",
+    "u2",
+    "i4",
+    "u4",
+    "i8",
+    "u8",
+    "f2",
+    "f4",
+    "f8",
+    "g",
+    ">i2",
+    ">u4",
+    ">i8",
+    ">f2",
+    ">f4",
+    ">f8",
+]
 # Never copied by a kernel.
 OTHER = ["O", "c8", "c16", "U3", "S3", "M8[s]", "m8[s]", [("a", "i4"), ("b", "f4")], "V4"]
 SHAPES = [(), (1,), (3,), (2, 3), (0,), (3, 0, 2), (5, 1, 1), (40,)]
@@ -70,13 +90,38 @@ class TestStackRows:
 
     ROW = np.arange(6, dtype=np.int16).reshape(2, 3)
 
-    @pytest.mark.parametrize("odd", [
-        ROW.astype(np.int32), ROW.astype(np.uint16), ROW.astype(">i2"), ROW.astype(np.float16),
-        ROW.T, ROW.reshape(-1), ROW[None], ROW[:, :2], ROW[:1], np.asfortranarray(ROW),
-        np.repeat(ROW, 2, 1)[:, ::2], ROW[::-1], ROW[:, ::-1], np.broadcast_to(ROW[0], (2, 3)),
-        ROW.view(Subclass), ROW.tolist(), misaligned((2, 3), np.int16), ROW.astype(object), 0,
-        np.int16(0), None, "abcdef", (1, 2), np.ma.masked_equal(ROW, 2), memoryview(ROW), True,
-    ], ids=lambda value: f"{type(value).__name__} {getattr(value, 'dtype', '')}")
+    @pytest.mark.parametrize(
+        "odd",
+        [
+            ROW.astype(np.int32),
+            ROW.astype(np.uint16),
+            ROW.astype(">i2"),
+            ROW.astype(np.float16),
+            ROW.T,
+            ROW.reshape(-1),
+            ROW[None],
+            ROW[:, :2],
+            ROW[:1],
+            np.asfortranarray(ROW),
+            np.repeat(ROW, 2, 1)[:, ::2],
+            ROW[::-1],
+            ROW[:, ::-1],
+            np.broadcast_to(ROW[0], (2, 3)),
+            ROW.view(Subclass),
+            ROW.tolist(),
+            misaligned((2, 3), np.int16),
+            ROW.astype(object),
+            0,
+            np.int16(0),
+            None,
+            "abcdef",
+            (1, 2),
+            np.ma.masked_equal(ROW, 2),
+            memoryview(ROW),
+            True,
+        ],
+        ids=lambda value: f"{type(value).__name__} {getattr(value, 'dtype', '')}",
+    )
     @pytest.mark.parametrize("place", [0, 1, 2])
     def test_odd_items(self, odd, place):
         items = [self.ROW + 1, self.ROW + 2, self.ROW + 3]
@@ -95,18 +140,40 @@ class TestStackRows:
         read_only = np.zeros((2, 4), np.float32)
         read_only.flags.writeable = False
         for out in (
-            read_only, np.zeros((4, 4), np.float32)[::2], np.zeros((2, 8), np.float32)[:, ::2],
-            np.zeros((4, 2), np.float32).T, np.zeros((2, 4), np.float32)[::-1],
-            misaligned((2, 4), np.float32), np.zeros((2, 4), np.float32).view(Subclass),
-            np.zeros((1, 4), np.float32), np.zeros((3, 4), np.float32), np.zeros((2, 3), np.float32),
-            np.zeros((0, 4), np.float32), np.zeros((2, 2, 2), np.float32), np.zeros(8, np.float32),
-            np.zeros((), np.float32), np.zeros((2, 4), ">f4"), np.zeros((2, 4), np.float16),
+            read_only,
+            np.zeros((4, 4), np.float32)[::2],
+            np.zeros((2, 8), np.float32)[:, ::2],
+            np.zeros((4, 2), np.float32).T,
+            np.zeros((2, 4), np.float32)[::-1],
+            misaligned((2, 4), np.float32),
+            np.zeros((2, 4), np.float32).view(Subclass),
+            np.zeros((1, 4), np.float32),
+            np.zeros((3, 4), np.float32),
+            np.zeros((2, 3), np.float32),
+            np.zeros((0, 4), np.float32),
+            np.zeros((2, 2, 2), np.float32),
+            np.zeros(8, np.float32),
+            np.zeros((), np.float32),
+            np.zeros((2, 4), ">f4"),
+            np.zeros((2, 4), np.float16),
         ):
             assert declines(stack_rows, rows, out, touched=out), out
 
-    @pytest.mark.parametrize("items", [
-        iter([1]), {0: 1}, {1}, range(1), "a", 5, np.ones(1), (i for i in [1]), b"a",
-    ], ids=repr)
+    @pytest.mark.parametrize(
+        "items",
+        [
+            iter([1]),
+            {0: 1},
+            {1},
+            range(1),
+            "a",
+            5,
+            np.ones(1),
+            (i for i in [1]),
+            b"a",
+        ],
+        ids=repr,
+    )
     def test_what_is_neither_list_nor_tuple(self, items):
         assert stack_rows(items, np.zeros(1, np.int64)) is False
 
@@ -121,7 +188,9 @@ class TestStackRows:
         assert stack_rows([], np.zeros((0, 2))) is False
         assert stack_rows([], np.zeros((2, 2))) is False
 
-    @pytest.mark.parametrize("arguments", [(None, np.zeros(1)), ([1], None), ([1], [1]), ([1], 3)], ids=repr)
+    @pytest.mark.parametrize(
+        "arguments", [(None, np.zeros(1)), ([1], None), ([1], [1]), ([1], 3)], ids=repr
+    )
     def test_wrong_types(self, arguments):
         with pytest.raises(TypeError):
             stack_rows(*arguments)
@@ -159,8 +228,12 @@ class TestStackRows:
 
     def test_other_casts(self):
         for row, dtype in (
-            (np.ones(3, np.float32), "f8"), (np.ones(3), ">f4"), (np.ones(3, ">f8"), "f4"),
-            (np.ones(3), "f2"), (np.ones(3, "g"), "f4"), (np.ones(3, bool), "i1"),
+            (np.ones(3, np.float32), "f8"),
+            (np.ones(3), ">f4"),
+            (np.ones(3, ">f8"), "f4"),
+            (np.ones(3), "f2"),
+            (np.ones(3, "g"), "f4"),
+            (np.ones(3, bool), "i1"),
         ):
             out = np.zeros((2, 3), dtype)
             assert declines(stack_rows, [row, row], out, touched=out)
@@ -170,8 +243,30 @@ class TestNumbers:
     """Python's numbers and NumPy's scalars as rows of one element."""
 
     @pytest.mark.parametrize("dtype", PLAIN)
-    @pytest.mark.parametrize("value", [0, 1, -1, True, 127, 128, 255, 256, 2**63 - 1, 2**63, -(2**63),
-                                       2**24, 2**24 + 1, 0.5, -0.0, 1e39, 1e-40, float("nan")], ids=repr)
+    @pytest.mark.parametrize(
+        "value",
+        [
+            0,
+            1,
+            -1,
+            True,
+            127,
+            128,
+            255,
+            256,
+            2**63 - 1,
+            2**63,
+            -(2**63),
+            2**24,
+            2**24 + 1,
+            0.5,
+            -0.0,
+            1e39,
+            1e-40,
+            float("nan"),
+        ],
+        ids=repr,
+    )
     def test_stack_as_numpy_or_decline(self, dtype, value):
         out, reference = np.full(2, 1).astype(dtype), np.full(2, 1).astype(dtype)
         if stack_rows([value, value], out):
@@ -180,11 +275,29 @@ class TestNumbers:
         assert_same(out, reference)
 
     def test_what_is_done(self):
-        for dtype, value in (("i1", -128), ("i8", 2**63 - 1), ("f8", 0.1), ("f4", 2**24), ("?", True),
-                             ("i2", True), ("f4", 0.1), ("f8", 3)):
+        for dtype, value in (
+            ("i1", -128),
+            ("i8", 2**63 - 1),
+            ("f8", 0.1),
+            ("f4", 2**24),
+            ("?", True),
+            ("i2", True),
+            ("f4", 0.1),
+            ("f8", 3),
+        ):
             assert stack_rows([value], np.zeros(1, dtype)), (dtype, value)
-        for dtype, value in (("i1", 128), ("u1", 1), ("i8", 2**63), ("f4", 2**24 + 1), ("?", 1), ("i4", 1.0),
-                             ("f2", 1.0), (">i4", 1), ("f4", 1e39), ("u8", True)):
+        for dtype, value in (
+            ("i1", 128),
+            ("u1", 1),
+            ("i8", 2**63),
+            ("f4", 2**24 + 1),
+            ("?", 1),
+            ("i4", 1.0),
+            ("f2", 1.0),
+            (">i4", 1),
+            ("f4", 1e39),
+            ("u8", True),
+        ):
             out = np.zeros(1, dtype)
             assert declines(stack_rows, [value], out, touched=out), (dtype, value)
 
@@ -229,7 +342,9 @@ class TestWriteRow:
         expected[1] = row
         assert_same(block, expected)
 
-    @pytest.mark.parametrize("index", [3, -1, 2**63 - 1, 2**63, -(10**30), np.int8(-1), np.uint64(2**64 - 1)])
+    @pytest.mark.parametrize(
+        "index", [3, -1, 2**63 - 1, 2**63, -(10**30), np.int8(-1), np.uint64(2**64 - 1)]
+    )
     def test_an_index_outside(self, index):
         read_only = np.zeros((3, 2))
         read_only.flags.writeable = False
@@ -247,8 +362,13 @@ class TestWriteRow:
         read_only = np.zeros((3, 2))
         read_only.flags.writeable = False
         for block in (
-            read_only, np.zeros((6, 2))[::2], np.zeros((3, 4))[:, ::2], misaligned((3, 2), "f8"),
-            np.zeros((3, 2)).view(Subclass), np.zeros((2, 3)).T, np.zeros((3, 2), object),
+            read_only,
+            np.zeros((6, 2))[::2],
+            np.zeros((3, 4))[:, ::2],
+            misaligned((3, 2), "f8"),
+            np.zeros((3, 2)).view(Subclass),
+            np.zeros((2, 3)).T,
+            np.zeros((3, 2), object),
         ):
             assert declines(write_row, block, 1, np.ones(2), touched=block)
         with pytest.raises(ValueError, match="dimensions"):
@@ -259,10 +379,23 @@ class TestWriteRow:
         with pytest.raises(IndexError):
             write_row(np.zeros((0, 2)), 0, np.zeros(2))
 
-    @pytest.mark.parametrize("value", [
-        np.zeros(3), np.zeros((1, 2)), np.zeros(1), 1.0, [1.0, 2.0], np.zeros(4)[::2], None,
-        np.zeros(2, "i8"), np.zeros(2, ">f8"), np.zeros(2).view(Subclass), misaligned((2,), "f8"),
-    ], ids=lambda value: f"{type(value).__name__} {getattr(value, 'dtype', '')}")
+    @pytest.mark.parametrize(
+        "value",
+        [
+            np.zeros(3),
+            np.zeros((1, 2)),
+            np.zeros(1),
+            1.0,
+            [1.0, 2.0],
+            np.zeros(4)[::2],
+            None,
+            np.zeros(2, "i8"),
+            np.zeros(2, ">f8"),
+            np.zeros(2).view(Subclass),
+            misaligned((2,), "f8"),
+        ],
+        ids=lambda value: f"{type(value).__name__} {getattr(value, 'dtype', '')}",
+    )
     def test_odd_values(self, value):
         block = np.full((3, 2), 7.0)
         assert declines(write_row, block, 1, value, touched=block)
@@ -286,8 +419,11 @@ class TestRowWriter:
         block = np.zeros((3, 2), np.float32)
         writer = RowWriter(block, np.int8(1))
         for value, expected in (
-            (np.array([1, 2], np.float32), [1, 2]), ([3, 4], [3, 4]), (np.array([[5.0], [6.0]]), [5, 6]),
-            (np.array(["7", "8"]), [7, 8]), (np.arange(8)[::4], [0, 4]),
+            (np.array([1, 2], np.float32), [1, 2]),
+            ([3, 4], [3, 4]),
+            (np.array([[5.0], [6.0]]), [5, 6]),
+            (np.array(["7", "8"]), [7, 8]),
+            (np.arange(8)[::4], [0, 4]),
         ):
             writer(value)
             assert block.tolist() == [[0, 0], expected, [0, 0]]
@@ -297,8 +433,14 @@ class TestRowWriter:
             assert block.tolist() == [[0, 0], [0, 4], [0, 0]]
 
     def test_other_blocks(self):
-        for block in (np.zeros((6, 2))[::2], np.zeros((3, 4))[:, ::2], misaligned((3, 2), "f8"),
-                      np.zeros((3, 2)).view(Subclass), np.zeros((3, 2), object), np.zeros((3, 2), ">f4")):
+        for block in (
+            np.zeros((6, 2))[::2],
+            np.zeros((3, 4))[:, ::2],
+            misaligned((3, 2), "f8"),
+            np.zeros((3, 2)).view(Subclass),
+            np.zeros((3, 2), object),
+            np.zeros((3, 2), ">f4"),
+        ):
             RowWriter(block, 2)([1, 2])
             assert np.asarray(block).tolist() == [[0, 0], [0, 0], [1, 2]]
         block = np.zeros(3, np.int16)
@@ -315,8 +457,13 @@ class TestRowWriter:
         for index in (3, -1, 10**30):
             with pytest.raises(IndexError):
                 RowWriter(np.zeros((3, 2)), index)
-        for arguments, error in (((np.zeros(()), 0), ValueError), ((None, 0), TypeError),
-                                 (([1], 0), TypeError), ((np.zeros(2), 1.0), TypeError), ((), TypeError)):
+        for arguments, error in (
+            ((np.zeros(()), 0), ValueError),
+            ((None, 0), TypeError),
+            (([1], 0), TypeError),
+            ((np.zeros(2), 1.0), TypeError),
+            ((), TypeError),
+        ):
             with pytest.raises(error):
                 RowWriter(*arguments)
         with pytest.raises((AttributeError, TypeError, ValueError)):
@@ -347,16 +494,37 @@ class TestGatherKey:
 
         assert gather_key([{"a": 1, "b": 2}, {"a": 3}], "a") == [1, 3]
         assert gather_key(({"a": 1}, Missing()), "a") == [1, "made up"]
-        assert gather_key([(1, 2), [3, 4], "56", np.array([7, 8]), Odd((9,))], 1) == [2, 4, "6", 8, "odd"]
+        assert gather_key([(1, 2), [3, 4], "56", np.array([7, 8]), Odd((9,))], 1) == [
+            2,
+            4,
+            "6",
+            8,
+            "odd",
+        ]
         assert gather_key([(1, 2)], -1) == [2] and gather_key([(1, 2)], True) == [2]
         assert gather_key([(1, 2), [1, 2]], slice(0, 1)) == [(1,), [1]]
         assert gather_key([{10**30: 1}, {10**30: 2}], 10**30) == [1, 2]
         assert gather_key([], "a") == [] and gather_key([{None: 1}], None) == [1]
 
-    @pytest.mark.parametrize("items, key", [
-        ([{"a": 1}, {"b": 1}], "a"), ([{}], 0), ([{}], (1, 2)), ([(1,)], 1), ([(1,)], -2), ([(1,)], "a"), ([3], 0),
-        ([None], "a"), ([{}], []), ([(1,)], 10**30), ([[1]], 5), ([{"a": 1}], "long key"), (5, 0),
-    ], ids=repr)
+    @pytest.mark.parametrize(
+        "items, key",
+        [
+            ([{"a": 1}, {"b": 1}], "a"),
+            ([{}], 0),
+            ([{}], (1, 2)),
+            ([(1,)], 1),
+            ([(1,)], -2),
+            ([(1,)], "a"),
+            ([3], 0),
+            ([None], "a"),
+            ([{}], []),
+            ([(1,)], 10**30),
+            ([[1]], 5),
+            ([{"a": 1}], "long key"),
+            (5, 0),
+        ],
+        ids=repr,
+    )
     def test_errors(self, items, key):
         expected = outcome(lambda: [item[key] for item in items])
         actual = outcome(gather_key, items, key)

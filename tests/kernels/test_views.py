@@ -43,16 +43,34 @@ class TestGatherRows:
         read_only = np.zeros((2, 2))
         read_only.flags.writeable = False
         for arguments in (
-            (np.ones((6, 2))[::2], index, out), (np.ones((2, 3)).T, index, out),
-            (misaligned((3, 2), "f8"), index, out), (block.view(Subclass), index, out),
-            (block.astype("f4"), index, out), (block.astype(">f8"), index, out), (np.ones(3), index, out),
-            (np.ones((3, 3)), index, out), (block, [2, 1], out), (block, index.astype("i4"), out),
-            (block, index.astype("u8"), out), (block, index[::-1], out), (block, index[:1], out),
-            (block, np.array([[2, 1]]), out), (block, index.view(Subclass), out), (block, np.array(1), out),
-            (block, misaligned((2,), "i8"), out), (block, index.astype(">i8"), out), (block, None, out),
-            (block, index, read_only), (block, index, np.zeros((4, 2))[::2]), (block, index, np.zeros((2, 4))[:, ::2]),
-            (block, index, misaligned((2, 2), "f8")), (block, index, out.view(Subclass)), (block, index, np.zeros((3, 2))),
-            (block, index, np.zeros((2, 2), "f4")), (np.ones(()), index, out), (block, index, np.zeros(())),
+            (np.ones((6, 2))[::2], index, out),
+            (np.ones((2, 3)).T, index, out),
+            (misaligned((3, 2), "f8"), index, out),
+            (block.view(Subclass), index, out),
+            (block.astype("f4"), index, out),
+            (block.astype(">f8"), index, out),
+            (np.ones(3), index, out),
+            (np.ones((3, 3)), index, out),
+            (block, [2, 1], out),
+            (block, index.astype("i4"), out),
+            (block, index.astype("u8"), out),
+            (block, index[::-1], out),
+            (block, index[:1], out),
+            (block, np.array([[2, 1]]), out),
+            (block, index.view(Subclass), out),
+            (block, np.array(1), out),
+            (block, misaligned((2,), "i8"), out),
+            (block, index.astype(">i8"), out),
+            (block, None, out),
+            (block, index, read_only),
+            (block, index, np.zeros((4, 2))[::2]),
+            (block, index, np.zeros((2, 4))[:, ::2]),
+            (block, index, misaligned((2, 2), "f8")),
+            (block, index, out.view(Subclass)),
+            (block, index, np.zeros((3, 2))),
+            (block, index, np.zeros((2, 2), "f4")),
+            (np.ones(()), index, out),
+            (block, index, np.zeros(())),
         ):
             assert declines(gather_rows, *arguments, touched=arguments[2])
         for arguments in ((None, index, out), (block, index, None), ([1.0], index, out)):
@@ -67,7 +85,7 @@ class TestGatherRows:
     def test_a_target_that_overlaps_the_block(self):
         for first, order in ((0, [1, 0, 2]), (1, [0, 0, 1]), (0, [2, 1, 0])):
             memory, reference = np.arange(12), np.arange(12)
-            block, out = memory[:6].reshape(3, 2), memory[2 * first:2 * first + 6].reshape(3, 2)
+            block, out = memory[:6].reshape(3, 2), memory[2 * first : 2 * first + 6].reshape(3, 2)
             expected = reference[:6].reshape(3, 2)[order]
             if gather_rows(block, np.array(order), out):
                 assert_same(out.copy(), expected)
@@ -78,7 +96,7 @@ class TestGatherRows:
         block = np.arange(100, 103)
         for start in (0, 1, 2):
             memory = np.array([2, 1, 0, 1, 2, 0])
-            index, out = memory[start:start + 3], memory[1:4]
+            index, out = memory[start : start + 3], memory[1:4]
             expected = block[index]
             if gather_rows(block, index, out):
                 assert_same(out.copy(), expected)
@@ -104,8 +122,13 @@ class TestViewRows:
 
     def test_other_buffers(self, tmp_path):
         for buffer in (
-            mp.Array("i", 6).get_obj(), mp.RawArray("i", 6), mmap.mmap(-1, 24), np.zeros((2, 3), np.int32),
-            memoryview(bytearray(24)), np.zeros((3, 2), np.float32), np.memmap(tmp_path / "m", "u1", "w+", shape=24),
+            mp.Array("i", 6).get_obj(),
+            mp.RawArray("i", 6),
+            mmap.mmap(-1, 24),
+            np.zeros((2, 3), np.int32),
+            memoryview(bytearray(24)),
+            np.zeros((3, 2), np.float32),
+            np.memmap(tmp_path / "m", "u1", "w+", shape=24),
         ):
             view = view_rows(buffer, np.int32, (3,), np.int8(2))
             assert view.shape == (2, 3) and view.dtype == np.int32 and view.flags.writeable
@@ -132,21 +155,40 @@ class TestViewRows:
         with pytest.raises(ValueError):
             view_rows(bytearray(size), np.int32, (3,), 2)
 
-    @pytest.mark.parametrize("shape, n", [
-        ((-1,), 1), ((3,), -2), ((2**62, 2**62), 2), ((2**63 - 1,), 2**63 - 1), ((0,), 2), ((1,) * 64, 6), ((3, 0), 2),
-    ], ids=repr)
+    @pytest.mark.parametrize(
+        "shape, n",
+        [
+            ((-1,), 1),
+            ((3,), -2),
+            ((2**62, 2**62), 2),
+            ((2**63 - 1,), 2**63 - 1),
+            ((0,), 2),
+            ((1,) * 64, 6),
+            ((3, 0), 2),
+        ],
+        ids=repr,
+    )
     def test_impossible_sizes(self, shape, n):
         with pytest.raises(ValueError):
             view_rows(bytearray(24), np.int32, shape, n)
 
-    @pytest.mark.parametrize("arguments, error", [
-        ((None, "i4", (3,), 2), TypeError), ((object(), "i4", (3,), 2), TypeError), (("text", "i4", (3,), 2), TypeError),
-        ((bytearray(24), "i4", 3, 2), TypeError), ((bytearray(24), "i4", (3.0,), 2), TypeError),
-        ((bytearray(24), "i4", (3,), 2.0), TypeError), ((bytearray(24), "i4", (3,), None), TypeError),
-        ((bytearray(24), "nonsense", (3,), 2), TypeError), ((bytearray(24)[::2], "i4", (3,), 2), ValueError),
-        ((memoryview(bytearray(48))[::2], "i4", (3,), 2), (ValueError, BufferError)),
-        ((np.zeros((2, 6), "i4")[:, ::2], "i4", (3,), 2), (ValueError, BufferError)),
-    ], ids=repr)
+    @pytest.mark.parametrize(
+        "arguments, error",
+        [
+            ((None, "i4", (3,), 2), TypeError),
+            ((object(), "i4", (3,), 2), TypeError),
+            (("text", "i4", (3,), 2), TypeError),
+            ((bytearray(24), "i4", 3, 2), TypeError),
+            ((bytearray(24), "i4", (3.0,), 2), TypeError),
+            ((bytearray(24), "i4", (3,), 2.0), TypeError),
+            ((bytearray(24), "i4", (3,), None), TypeError),
+            ((bytearray(24), "nonsense", (3,), 2), TypeError),
+            ((bytearray(24)[::2], "i4", (3,), 2), ValueError),
+            ((memoryview(bytearray(48))[::2], "i4", (3,), 2), (ValueError, BufferError)),
+            ((np.zeros((2, 6), "i4")[:, ::2], "i4", (3,), 2), (ValueError, BufferError)),
+        ],
+        ids=repr,
+    )
     def test_wrong_arguments(self, arguments, error):
         with pytest.raises(error):
             view_rows(*arguments)

@@ -14,7 +14,9 @@ DTYPES = ["?", "i1", "u4", "i8", "f2", "f4", ">f4", "f8", ">f8", "i8", "f4", "O"
 def arrays(draw, shape, dtype):
     """An array of this shape and dtype, laid out in some way or other."""
     # Mostly what the kernels take: one odd array is enough to be declined.
-    order = draw(st.sampled_from(["C"] * 20 + ["F", "strided", "reversed", "misaligned", "read only"]))
+    order = draw(
+        st.sampled_from(["C"] * 20 + ["F", "strided", "reversed", "misaligned", "read only"])
+    )
     seed = draw(st.integers(0, 99))
     values = np.asarray(np.random.default_rng(seed).integers(0, 100, shape)).astype(dtype)
     if order == "F":
@@ -48,7 +50,9 @@ def rows_and_block(draw):
             rows.append(draw(st.one_of(st.integers(), st.floats(), st.booleans(), st.none())))
         elif kind == 1:
             same = draw(st.booleans())
-            other = dtype if same else draw(st.sampled_from([*DTYPES, np.dtype(dtype).newbyteorder()]))
+            other = (
+                dtype if same else draw(st.sampled_from([*DTYPES, np.dtype(dtype).newbyteorder()]))
+            )
             rows.append(draw(arrays(draw(SHAPES) if same else shape, other)))
         elif kind == 2 and n and block.dtype != object:
             rows.append(block[draw(st.integers(0, n - 1))])
@@ -119,7 +123,12 @@ def test_row_writer(drawn, index):
 def test_gather_rows(data, shape, dtype):
     block = data.draw(arrays((data.draw(st.integers(0, 4)), *shape), dtype))
     index = data.draw(st.lists(st.integers(-1, 4), max_size=5))
-    positions = np.array(index, data.draw(st.sampled_from(["i8", "i8", "i8", ">i8", "i4", "u1"])) if min(index, default=0) >= 0 else "i8")
+    positions = np.array(
+        index,
+        data.draw(st.sampled_from(["i8", "i8", "i8", ">i8", "i4", "u1"]))
+        if min(index, default=0) >= 0
+        else "i8",
+    )
     out = data.draw(arrays((len(index), *shape), data.draw(st.sampled_from([dtype, dtype, "f4"]))))
     before = out.copy()
     result = outcome(gather_rows, block, positions, out)
@@ -133,13 +142,23 @@ def test_gather_rows(data, shape, dtype):
     assert_same(out.copy(), before)
 
 
-@given(st.integers(0, 64), SHAPES, st.sampled_from(["i1", "i4", ">f8", "g", "?"]), st.integers(-1, 9), st.integers(0, 3))
+@given(
+    st.integers(0, 64),
+    SHAPES,
+    st.sampled_from(["i1", "i4", ">f8", "g", "?"]),
+    st.integers(-1, 9),
+    st.integers(0, 3),
+)
 def test_view_rows(size, shape, dtype, n, offset):
     buffer = memoryview(bytearray(range(size + offset)))[offset:]
     fits = n >= 0 and n * int(np.prod(shape)) * np.dtype(dtype).itemsize == size
     result = outcome(view_rows, buffer, dtype, shape, n)
     if fits:
-        expected = np.frombuffer(buffer, dtype).reshape(n, *shape) if size else np.zeros((n, *shape), dtype)
+        expected = (
+            np.frombuffer(buffer, dtype).reshape(n, *shape)
+            if size
+            else np.zeros((n, *shape), dtype)
+        )
         assert_same(result.result, expected)
         assert result.result.flags.aligned == expected.flags.aligned or not size
     else:

@@ -38,7 +38,8 @@ def test_batch_differing_spaces(space, data):
         one.seed(seed)
     expected = outcome(theirs.batch_differing_spaces, deepcopy(spaces))
     assert_same_outcome(
-        outcome(ours.batch_differing_spaces, deepcopy(spaces)), expected,
+        outcome(ours.batch_differing_spaces, deepcopy(spaces)),
+        expected,
         text="current list" not in str(expected.error),
     )
 
@@ -178,7 +179,11 @@ def test_any_text(space, value):
     memory = ours.create_shared_memory(space, 2)
     ours.write_to_shared_memory(space, 1, zoo.samples(space, 1)[0], memory)
     before = contents(memory)
-    fits = isinstance(value, str) and len(value) <= space.max_length and set(value) <= space.character_set
+    fits = (
+        isinstance(value, str)
+        and len(value) <= space.max_length
+        and set(value) <= space.character_set
+    )
     if fits:
         ours.write_to_shared_memory(space, 1, value, memory)
         assert ours.read_from_shared_memory(space, memory, 2)[1] == value

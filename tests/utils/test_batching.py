@@ -129,14 +129,13 @@ DIFFERING = {
     "discrete one": lambda: [Discrete(3)],
     "multi discrete": lambda: [MultiDiscrete([3, 2]), MultiDiscrete([1, 9], start=[4, -4])],
     "multi discrete dtypes": lambda: [
-        MultiDiscrete([3], dtype=np.int8), MultiDiscrete([3], dtype=np.int32)
+        MultiDiscrete([3], dtype=np.int8),
+        MultiDiscrete([3], dtype=np.int32),
     ],
     "multi discrete shapes": lambda: [MultiDiscrete([3]), MultiDiscrete([3, 3])],
     "multi binary": lambda: [MultiBinary([2, 3]), MultiBinary([2, 3])],
     "multi binary shapes": lambda: [MultiBinary(2), MultiBinary(3)],
-    "tuple": lambda: [
-        Tuple([Discrete(2), Box(0, 1, (2,))]), Tuple([Discrete(3), Box(0, 2, (2,))])
-    ],
+    "tuple": lambda: [Tuple([Discrete(2), Box(0, 1, (2,))]), Tuple([Discrete(3), Box(0, 2, (2,))])],
     "tuple lengths": lambda: [Tuple([Discrete(2)]), Tuple([Discrete(2), Discrete(2)])],
     "tuple classes inside": lambda: [Tuple([Discrete(2)]), Tuple([MultiBinary(2)])],
     "tuple empty": lambda: [Tuple([]), Tuple([])],
@@ -146,13 +145,15 @@ DIFFERING = {
     ],
     "dict keys": lambda: [Dict({"a": Discrete(2)}), Dict({"b": Discrete(2)})],
     "dict more keys": lambda: [
-        Dict({"a": Discrete(2)}), Dict({"a": Discrete(2), "b": Discrete(2)})
+        Dict({"a": Discrete(2)}),
+        Dict({"a": Discrete(2), "b": Discrete(2)}),
     ],
     "dict nested": lambda: [
         Dict({"a": Dict({"b": Discrete(2 + i)}), "c": Tuple([Discrete(3 + i)])}) for i in range(3)
     ],
     "dict dtypes inside": lambda: [
-        Dict({"a": Box(0, 1, (2,))}), Dict({"a": Box(0, 1, (2,), np.float64)})
+        Dict({"a": Box(0, 1, (2,))}),
+        Dict({"a": Box(0, 1, (2,), np.float64)}),
     ],
     "dict empty": lambda: [Dict({}), Dict({})],
     "text": lambda: [Text(3), Text(5, charset="ab")],
@@ -220,7 +221,8 @@ def test_not_a_space(value):
 
 
 @pytest.mark.parametrize(
-    "value", [None, 5, [1], [1, 2.0], [None], "ab", [Discrete(2), 3], Discrete(2), Box(0, 1)],
+    "value",
+    [None, 5, [1], [1, 2.0], [None], "ab", [Discrete(2), 3], Discrete(2), Box(0, 1)],
     ids=repr,
 )
 def test_not_a_list_of_spaces(value):

@@ -62,13 +62,26 @@ def test_the_leaves_are_those_of_out(name):
     assert kept == [any(leaf is other for other in leaves(out)) for leaf in leaves(expected)]
 
 
-F32, F64, I8, U8 = (Box(-9, 9, (2, 3), np.float32), Box(-9, 9, (2, 3), np.float64),
-                    Box(-9, 9, (2, 3), np.int8), Box(0, 9, (2, 3), np.uint8))
+F32, F64, I8, U8 = (
+    Box(-9, 9, (2, 3), np.float32),
+    Box(-9, 9, (2, 3), np.float64),
+    Box(-9, 9, (2, 3), np.int8),
+    Box(0, 9, (2, 3), np.uint8),
+)
 BOOL, I64 = Box(0, 1, (2, 3), np.bool_), Box(-9, 9, (2, 3), np.int64)
 F16, BIG = Box(-9, 9, (2, 3), np.float16), Box(-9, 9, (2, 3), ">f4")
 LONG = Box(-9, 9, (2, 3), np.longdouble)
-SPACES = {"f4": F32, "f8": F64, "i1": I8, "u1": U8, "?": BOOL, "i8": I64, "f2": F16, ">f4": BIG,
-          "g": LONG}
+SPACES = {
+    "f4": F32,
+    "f8": F64,
+    "i1": I8,
+    "u1": U8,
+    "?": BOOL,
+    "i8": I64,
+    "f2": F16,
+    ">f4": BIG,
+    "g": LONG,
+}
 ROW = np.arange(6).reshape(2, 3) % 4
 
 
@@ -165,16 +178,69 @@ def test_an_item_that_is_a_memmap(tmp_path):
 
 
 NUMBERS = [
-    0, 1, -1, True, False, 127, 128, 255, 256, 300, -129, 2**31, 2**63 - 1, 2**63, 2**64 - 1, 2**64,
-    -(2**63), 10**30, 2**24 + 1, 0.0, -0.0, 0.1, 1.5, 3e38, 3.5e38, 1e300, 1e-40, 1e-46, 5e-324,
-    float("nan"), float("inf"), float("-inf"), 1j, "1", "x", None,
+    0,
+    1,
+    -1,
+    True,
+    False,
+    127,
+    128,
+    255,
+    256,
+    300,
+    -129,
+    2**31,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+    2**64,
+    -(2**63),
+    10**30,
+    2**24 + 1,
+    0.0,
+    -0.0,
+    0.1,
+    1.5,
+    3e38,
+    3.5e38,
+    1e300,
+    1e-40,
+    1e-46,
+    5e-324,
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    1j,
+    "1",
+    "x",
+    None,
     *(np.dtype(code).type(1) for code in "?bBhHiIlLqQefdg"),
-    np.float64(1e300), np.float64(1e-300), np.float64("nan"), np.float32(0.1), np.float64(0.1),
-    np.float16(0.1), np.longdouble(1) / 3, np.uint64(2**63), np.int64(-1), np.int64(300),
-    np.array(1.5), np.array([1.5]), [1], [[1]],
+    np.float64(1e300),
+    np.float64(1e-300),
+    np.float64("nan"),
+    np.float32(0.1),
+    np.float64(0.1),
+    np.float16(0.1),
+    np.longdouble(1) / 3,
+    np.uint64(2**63),
+    np.int64(-1),
+    np.int64(300),
+    np.array(1.5),
+    np.array([1.5]),
+    [1],
+    [[1]],
 ]
-SCALARS = ["box scalar", "box scalar float64", "box scalar uint8", "box scalar bool", "box >u2",
-           "discrete", "discrete int8", "discrete uint8", "discrete int32"]
+SCALARS = [
+    "box scalar",
+    "box scalar float64",
+    "box scalar uint8",
+    "box scalar bool",
+    "box >u2",
+    "discrete",
+    "discrete int8",
+    "discrete uint8",
+    "discrete int32",
+]
 
 
 def _scalar_spaces():
@@ -184,7 +250,9 @@ def _scalar_spaces():
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["alone", "after a plain one"])
-@pytest.mark.parametrize("name, space", list(_scalar_spaces()), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    "name, space", list(_scalar_spaces()), ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_numbers(name, space, first):
     for number in NUMBERS:
         items = [np.zeros((), space.dtype), number] if first else [number, number]
@@ -241,16 +309,26 @@ def test_an_item_that_cannot_be_cast_leaves_out_as_it_was():
 
 
 ITERABLES = {
-    "list": list, "tuple": tuple, "generator": lambda rows: (row for row in rows), "iterator": iter,
-    "array": np.array, "dict": lambda rows: dict.fromkeys(range(len(rows))), "none": lambda rows: None,
-    "number": lambda rows: 3, "empty": lambda rows: [], "one less": lambda rows: rows[:-1],
-    "one more": lambda rows: [*rows, rows[0]], "values": lambda rows: dict(enumerate(rows)).values(),
+    "list": list,
+    "tuple": tuple,
+    "generator": lambda rows: (row for row in rows),
+    "iterator": iter,
+    "array": np.array,
+    "dict": lambda rows: dict.fromkeys(range(len(rows))),
+    "none": lambda rows: None,
+    "number": lambda rows: 3,
+    "empty": lambda rows: [],
+    "one less": lambda rows: rows[:-1],
+    "one more": lambda rows: [*rows, rows[0]],
+    "values": lambda rows: dict(enumerate(rows)).values(),
     "object array": lambda rows: np.array([*rows, None], dtype=object)[:-1],
 }
 
 
 @pytest.mark.parametrize("kind", ITERABLES)
-@pytest.mark.parametrize("space", [F32, Discrete(5), MultiDiscrete([3, 4]), MultiBinary(3)], ids=repr)
+@pytest.mark.parametrize(
+    "space", [F32, Discrete(5), MultiDiscrete([3, 4]), MultiBinary(3)], ids=repr
+)
 def test_iterables_of_items(space, kind):
     rows = zoo.samples(space, 3)
     out, expected = empty(space, 3), empty(space, 3)

@@ -114,11 +114,23 @@ def test_one_empty_graph(name):
 
 # Zero lies in each of these, so that the empty sample does too.
 WITH_ZERO = [
-    Box(-1, 1, (2, 3)), Box(0, 1, ()), Discrete(3), Discrete(3, start=-1), zoo.make("multi discrete"),
-    zoo.make("multi binary"), zoo.make("dict nested"), zoo.make("tuple nested"), Text(3), Text(3, min_length=2),
-    zoo.make("graph"), zoo.make("graph no edges"), Sequence(Discrete(3)),
-    Sequence(Box(-1, 1, (2,)), stack=True), OneOf([Discrete(3), Text(2)]),
-    Dict({"a": OneOf([Dict({"x": Box(-1, 1, (2,))})]), "b": Text(4)}), Tuple([Graph(Discrete(2), None)]),
+    Box(-1, 1, (2, 3)),
+    Box(0, 1, ()),
+    Discrete(3),
+    Discrete(3, start=-1),
+    zoo.make("multi discrete"),
+    zoo.make("multi binary"),
+    zoo.make("dict nested"),
+    zoo.make("tuple nested"),
+    Text(3),
+    Text(3, min_length=2),
+    zoo.make("graph"),
+    zoo.make("graph no edges"),
+    Sequence(Discrete(3)),
+    Sequence(Box(-1, 1, (2,)), stack=True),
+    OneOf([Discrete(3), Text(2)]),
+    Dict({"a": OneOf([Dict({"x": Box(-1, 1, (2,))})]), "b": Text(4)}),
+    Tuple([Graph(Discrete(2), None)]),
 ]
 
 

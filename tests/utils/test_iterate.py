@@ -90,15 +90,18 @@ def fails_at(place, length):
     return Part()
 
 
-@pytest.mark.parametrize("parts", [
-    lambda: {"a": fails_at(1, 4), "b": fails_at(9, 4)},
-    lambda: {"a": fails_at(9, 4), "b": fails_at(1, 4)},
-    lambda: {"a": fails_at(9, 2), "b": fails_at(9, 5)},
-    lambda: {"a": fails_at(9, 5), "b": fails_at(9, 2)},
-    lambda: {"a": fails_at(9, 2), "b": fails_at(2, 5)},
-    lambda: {"a": fails_at(0, 2)},
-    lambda: {"a": fails_at(9, 2), "b": 3},
-])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        lambda: {"a": fails_at(1, 4), "b": fails_at(9, 4)},
+        lambda: {"a": fails_at(9, 4), "b": fails_at(1, 4)},
+        lambda: {"a": fails_at(9, 2), "b": fails_at(9, 5)},
+        lambda: {"a": fails_at(9, 5), "b": fails_at(9, 2)},
+        lambda: {"a": fails_at(9, 2), "b": fails_at(2, 5)},
+        lambda: {"a": fails_at(0, 2)},
+        lambda: {"a": fails_at(9, 2), "b": 3},
+    ],
+)
 def test_a_dict_that_failed_has_ended(parts):
     space = Dict({"a": Box(0, 9, (3,)), "b": Box(0, 9, (3,))})
     mine, original = ours.iterate(space, parts()), theirs.iterate(space, parts())
@@ -123,7 +126,9 @@ def test_a_part_that_asks_for_the_next_item():
         def __next__(self):
             return next(iterator)
 
-    iterator = ours.iterate(Dict({"a": Box(0, 9, (2,)), "b": Box(0, 9, (2,))}), {"a": [1, 2], "b": Part()})
+    iterator = ours.iterate(
+        Dict({"a": Box(0, 9, (2,)), "b": Box(0, 9, (2,))}), {"a": [1, 2], "b": Part()}
+    )
     assert outcome(next, iterator).error is not None
 
 
@@ -147,13 +152,17 @@ def test_iterate_is_lazy():
     assert read == ["a", "b", 0]
 
 
-@pytest.mark.parametrize("space, lengths", [
-    (Tuple([Box(0, 1, (2,)), Box(0, 1, (3,))]), (2, 3)),
-    (Tuple([Box(0, 1, (2,)), Box(0, 1, (3,))]), (3, 2)),
-    (Dict({"a": Box(0, 1, (2,)), "b": Box(0, 1, (3,))}), (2, 3)),
-    (Dict({"a": Box(0, 1, (2,)), "b": Tuple([Box(0, 1, (3,))])}), (3, 2)),
-    (Dict({"a": Box(0, 1, (2,)), "b": Box(0, 1, (3,))}), (0, 1)),
-], ids=repr)
+@pytest.mark.parametrize(
+    "space, lengths",
+    [
+        (Tuple([Box(0, 1, (2,)), Box(0, 1, (3,))]), (2, 3)),
+        (Tuple([Box(0, 1, (2,)), Box(0, 1, (3,))]), (3, 2)),
+        (Dict({"a": Box(0, 1, (2,)), "b": Box(0, 1, (3,))}), (2, 3)),
+        (Dict({"a": Box(0, 1, (2,)), "b": Tuple([Box(0, 1, (3,))])}), (3, 2)),
+        (Dict({"a": Box(0, 1, (2,)), "b": Box(0, 1, (3,))}), (0, 1)),
+    ],
+    ids=repr,
+)
 def test_unequal_lengths(space, lengths):
     parts = [np.zeros(length, np.float32) for length in lengths]
     items = dict(zip("ab", parts, strict=True)) if isinstance(space, Dict) else tuple(parts)
@@ -197,26 +206,61 @@ def test_an_empty_dict_inside_another_ends_at_once():
     assert list(ours.iterate(space, {"nothing": {}, "void": ()})) == []
 
 
-ODD_ITEMS = [None, 5, 2.5, np.array(3.0), "ab", "", [], [1, 2], (3,), {}, {"a": 1}, {1}, object,
-             np.zeros((0, 2)), np.zeros((2, 0)), memoryview(b"ab")]
-ODD_SPACES = [Box(0, 1, (2,)), Box(0, 1, ()), Discrete(3), MultiDiscrete([2, 2]), MultiBinary(2),
-              Tuple([Box(0, 1, (2,))]), Tuple([Box(0, 1, (2,)), MultiBinary(2)]),
-              Dict({"a": Box(0, 1, (2,))}), Tuple([Discrete(2)]), Dict({"a": Discrete(2)}),
-              Tuple([zoo.CustomSpace()]), Tuple([zoo.CustomSpace(), Box(0, 1, (2,))]),
-              zoo.CustomSpace(), zoo.CustomBox(0, 1, (2,)), zoo.CustomDiscrete(2),
-              *(zoo.make(name) for name in ("graph", "sequence", "text", "one of"))]
+ODD_ITEMS = [
+    None,
+    5,
+    2.5,
+    np.array(3.0),
+    "ab",
+    "",
+    [],
+    [1, 2],
+    (3,),
+    {},
+    {"a": 1},
+    {1},
+    object,
+    np.zeros((0, 2)),
+    np.zeros((2, 0)),
+    memoryview(b"ab"),
+]
+ODD_SPACES = [
+    Box(0, 1, (2,)),
+    Box(0, 1, ()),
+    Discrete(3),
+    MultiDiscrete([2, 2]),
+    MultiBinary(2),
+    Tuple([Box(0, 1, (2,))]),
+    Tuple([Box(0, 1, (2,)), MultiBinary(2)]),
+    Dict({"a": Box(0, 1, (2,))}),
+    Tuple([Discrete(2)]),
+    Dict({"a": Discrete(2)}),
+    Tuple([zoo.CustomSpace()]),
+    Tuple([zoo.CustomSpace(), Box(0, 1, (2,))]),
+    zoo.CustomSpace(),
+    zoo.CustomBox(0, 1, (2,)),
+    zoo.CustomDiscrete(2),
+    *(zoo.make(name) for name in ("graph", "sequence", "text", "one of")),
+]
 
 
 @pytest.mark.parametrize("space", ODD_SPACES, ids=repr)
 def test_odd_items(space):
     for items in ODD_ITEMS:
-        actual, expected = outcome(ours.iterate, space, items), outcome(theirs.iterate, space, items)
+        actual, expected = (
+            outcome(ours.iterate, space, items),
+            outcome(theirs.iterate, space, items),
+        )
         if expected.error is None:
             actual, expected = outcome(list, actual.result), outcome(list, expected.result)
         assert_same_outcome(actual, expected)
 
 
-@pytest.mark.parametrize("space", [zoo.CustomSpace(), *(zoo.make(n) for n in ("graph", "text", "sequence", "one of"))], ids=repr)
+@pytest.mark.parametrize(
+    "space",
+    [zoo.CustomSpace(), *(zoo.make(n) for n in ("graph", "text", "sequence", "one of"))],
+    ids=repr,
+)
 def test_unregistered_spaces(space):
     with pytest.raises(CustomSpaceError, match="Register .* for `iterate` to support it"):
         ours.iterate(space, [1, 2])

@@ -207,7 +207,9 @@ class Handler:
 
 @FUNCTIONS
 @PACKAGES
-@pytest.mark.parametrize("handler", [Handler(), functools.partial(Handler().__call__)], ids=["object", "partial"])
+@pytest.mark.parametrize(
+    "handler", [Handler(), functools.partial(Handler().__call__)], ids=["object", "partial"]
+)
 def test_handlers_that_are_no_functions(name, package, handler):
     kind = new_space(Box)
     getattr(package, name).register(kind, handler)
@@ -217,7 +219,9 @@ def test_handlers_that_are_no_functions(name, package, handler):
 @pytest.mark.parametrize("name", [*CALLS, "batch_differing_spaces"])
 def test_the_registry(name):
     function, original = getattr(ours, name), getattr(theirs, name)
-    standard = {kind for kind, h in original.registry.items() if h.__module__ == original.__module__}
+    standard = {
+        kind for kind, h in original.registry.items() if h.__module__ == original.__module__
+    }
     assert standard <= set(function.registry)
     for kind in standard:
         assert function.registry[kind] is function.dispatch(kind)
@@ -244,14 +248,20 @@ assert ours.create_empty_array(Discrete(2), 2).tolist() == [0, 0]
 REGISTER = "{}.create_empty_array.register(Box, mine)"
 
 
-@pytest.mark.parametrize("before, after", [
-    (REGISTER.format("theirs"), ""),
-    ("", REGISTER.format("theirs")),
-    ("", "ours.create_empty_array(Box(0, 1, (2,)), 2);" + REGISTER.format("theirs")),
-    ("", "ours.create_empty_array(Box(0, 1, (2,)), 2);" + REGISTER.format("ours")),
-    ("def other(space, n=1, fn=None): return 'other'\ntheirs.create_empty_array.register(Box, other)",
-     REGISTER.format("ours")),
-], ids=["before the import", "after", "after a call", "on gymvec", "both"])
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        (REGISTER.format("theirs"), ""),
+        ("", REGISTER.format("theirs")),
+        ("", "ours.create_empty_array(Box(0, 1, (2,)), 2);" + REGISTER.format("theirs")),
+        ("", "ours.create_empty_array(Box(0, 1, (2,)), 2);" + REGISTER.format("ours")),
+        (
+            "def other(space, n=1, fn=None): return 'other'\ntheirs.create_empty_array.register(Box, other)",
+            REGISTER.format("ours"),
+        ),
+    ],
+    ids=["before the import", "after", "after a call", "on gymvec", "both"],
+)
 def test_a_built_in_class_of_the_users_own(before, after):
     # In a process of its own, as singledispatch has no way to take a handler back.
     code = OVERRIDE.format(before=before, after=after)

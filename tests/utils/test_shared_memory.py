@@ -82,15 +82,23 @@ def test_write_and_read(name):
 @pytest.mark.parametrize("name", zoo.SHAREABLE)
 def test_write_over_what_was_there(name):
     space = zoo.make(name)
-    memory, expected = written(ours, space, zoo.samples(space, 3)), written(theirs, space, zoo.samples(space, 3))
-    for index, value in ((1, zoo.samples(space, 4, seed=9)[3]), (np.int8(2), zoo.samples(space, 1, seed=5)[0])):
+    memory, expected = (
+        written(ours, space, zoo.samples(space, 3)),
+        written(theirs, space, zoo.samples(space, 3)),
+    )
+    for index, value in (
+        (1, zoo.samples(space, 4, seed=9)[3]),
+        (np.int8(2), zoo.samples(space, 1, seed=5)[0]),
+    ):
         ours.write_to_shared_memory(space, index, value, memory)
         theirs.write_to_shared_memory(space, int(index), value, expected)
         assert contents(memory) == contents(expected)
 
 
 @pytest.mark.parametrize("n", [255, 256, 1024])
-@pytest.mark.parametrize("name", ["box float32", "discrete", "multi binary", "text", "dict", "one of"])
+@pytest.mark.parametrize(
+    "name", ["box float32", "discrete", "multi binary", "text", "dict", "one of"]
+)
 def test_many(name, n):
     space = zoo.make(name)
     values = zoo.samples(space, n)
@@ -109,7 +117,9 @@ def test_reading_memory_that_nobody_wrote(name):
     )
 
 
-@pytest.mark.parametrize("name", ["box float32", "box >f4", "box float16", "discrete", "dict", "tuple nested"])
+@pytest.mark.parametrize(
+    "name", ["box float32", "box >f4", "box float16", "discrete", "dict", "tuple nested"]
+)
 def test_what_is_read_are_views(name):
     space = zoo.make(name)
     memory = ours.create_shared_memory(space, 3)
@@ -140,7 +150,9 @@ def test_a_view_keeps_its_memory_alive():
 EXTREMES = {
     **{d: [np.iinfo(d).min, np.iinfo(d).max] for d in zoo.INTEGERS},
     **{d: ["nan", "inf", "-inf", "-0.0"] for d in zoo.FLOATS},
-    ">i8": [-(2**63), 2**63 - 1], "<u4": [0, 2**32 - 1], "bool": [0, 1],
+    ">i8": [-(2**63), 2**63 - 1],
+    "<u4": [0, 2**32 - 1],
+    "bool": [0, 1],
     **{d: ["nan", "inf", "-0.0"] for d in (">f2", ">f4", "<f4", ">f8")},
 }
 
@@ -152,7 +164,9 @@ def test_every_dtype_at_its_limits(dtype, shape):
     numbers = [np.array(number).astype(dtype) for number in EXTREMES[dtype]]
     if np.dtype(dtype).kind == "f":
         info = np.finfo(dtype)
-        numbers += [np.array(n, dtype) for n in (info.max, info.min, info.tiny, info.smallest_subnormal)]
+        numbers += [
+            np.array(n, dtype) for n in (info.max, info.min, info.tiny, info.smallest_subnormal)
+        ]
     values = [np.full(shape, number, dtype) for number in numbers]
     memory, expected = written(ours, space, values), written(theirs, space, values)
     assert contents(memory) == contents(expected)
@@ -188,10 +202,19 @@ class TestText:
     def test_codes_of_a_set(self):
         assert written(ours, Text(4, charset={"z", "ä", "b"}), ["zbä"])[:] == [1, 0, 2, 3]
 
-    @pytest.mark.parametrize("value, error", [
-        ("abx", ValueError), ("abca", ValueError), (b"ab", TypeError), (3, TypeError),
-        (None, TypeError), (["a"], TypeError), (np.zeros(3), TypeError),
-    ], ids=repr)
+    @pytest.mark.parametrize(
+        "value, error",
+        [
+            ("abx", ValueError),
+            ("abca", ValueError),
+            (b"ab", TypeError),
+            (3, TypeError),
+            (None, TypeError),
+            (["a"], TypeError),
+            (np.zeros(3), TypeError),
+        ],
+        ids=repr,
+    )
     def test_errors_leave_the_row(self, value, error):
         space = Text(3, charset="abc")
         memory = written(ours, space, ["abc", "cb"])
@@ -214,8 +237,10 @@ class TestOneOf:
         space = zoo.make(name)
         values = zoo.samples(space, 6)
         if isinstance(space.spaces[0], OneOf):
-            values = [(np.int64(0), (np.int64(i % 2), zoo.samples(space.spaces[0].spaces[i % 2], 1)[0]))
-                      for i in range(6)]
+            values = [
+                (np.int64(0), (np.int64(i % 2), zoo.samples(space.spaces[0].spaces[i % 2], 1)[0]))
+                for i in range(6)
+            ]
         assert_same(_reads(space, values), tuple(values))
 
     def test_nothing_else_is_written(self):
@@ -228,12 +253,26 @@ class TestOneOf:
         assert memory[0][:] == [0, 0] and memory[1][:] == [0, 4]
         assert memory[2]["a"][:] == [0, 0, 7, 8]
 
-    @pytest.mark.parametrize("value, error", [
-        ((2, 0), ValueError), ((-2, 0), ValueError), ((-1, np.ones(2)), ValueError), ((10**30, 0), ValueError),
-        ((0.0, 0), TypeError), (("a", 0), TypeError), ((None, 0), TypeError),
-        ((1, [1.0]), ValueError), ((1, [1.0, 2.0, 3.0]), ValueError), ((0,), ValueError),
-        ((0, 1, 2), ValueError), (3, TypeError), (None, TypeError), ((0, "a"), ValueError),
-    ], ids=repr)
+    @pytest.mark.parametrize(
+        "value, error",
+        [
+            ((2, 0), ValueError),
+            ((-2, 0), ValueError),
+            ((-1, np.ones(2)), ValueError),
+            ((10**30, 0), ValueError),
+            ((0.0, 0), TypeError),
+            (("a", 0), TypeError),
+            ((None, 0), TypeError),
+            ((1, [1.0]), ValueError),
+            ((1, [1.0, 2.0, 3.0]), ValueError),
+            ((0,), ValueError),
+            ((0, 1, 2), ValueError),
+            (3, TypeError),
+            (None, TypeError),
+            ((0, "a"), ValueError),
+        ],
+        ids=repr,
+    )
     def test_errors_leave_everything(self, value, error):
         space = OneOf([Discrete(5), Box(0, 9, (2,))])
         memory = written(ours, space, [(0, 3), (1, np.ones(2, np.float32))])
@@ -262,7 +301,10 @@ def test_spaces_of_no_fixed_size(name):
 def test_spaces_without_a_handler(name):
     space = zoo.make(name)
     memory = ours.create_shared_memory(Discrete(2), 1)
-    for function, arguments in (("write_to_shared_memory", (0, 1, memory)), ("read_from_shared_memory", (memory,))):
+    for function, arguments in (
+        ("write_to_shared_memory", (0, 1, memory)),
+        ("read_from_shared_memory", (memory,)),
+    ):
         expected = outcome(getattr(theirs, function), space, *arguments)
         assert isinstance(expected.error, CustomSpaceError)
         assert_same_outcome(outcome(getattr(ours, function), space, *arguments), expected)
@@ -276,10 +318,14 @@ def test_creating_for_a_custom_space(name):
 
 
 @pytest.mark.parametrize("space", [None, 3, "box", Box, np.zeros(2)], ids=repr)
-@pytest.mark.parametrize("function, arguments", [
-    ("create_shared_memory", ()), ("read_from_shared_memory", (None,)),
-    ("write_to_shared_memory", (0, 1, None)),
-])
+@pytest.mark.parametrize(
+    "function, arguments",
+    [
+        ("create_shared_memory", ()),
+        ("read_from_shared_memory", (None,)),
+        ("write_to_shared_memory", (0, 1, None)),
+    ],
+)
 def test_not_a_space(space, function, arguments):
     expected = outcome(getattr(theirs, function), space, *arguments)
     assert type(expected.error) is TypeError
@@ -287,8 +333,16 @@ def test_not_a_space(space, function, arguments):
 
 
 def test_keywords():
-    for space in (Discrete(3), MultiBinary(2), MultiDiscrete([2, 2]), Tuple([Discrete(2)]), Text(2)):
+    for space in (
+        Discrete(3),
+        MultiBinary(2),
+        MultiDiscrete([2, 2]),
+        Tuple([Discrete(2)]),
+        Text(2),
+    ):
         memory = ours.create_shared_memory(space, n=1, ctx=mp)
         value = zoo.samples(space, 1)[0]
-        assert ours.write_to_shared_memory(space, index=0, value=value, shared_memory=memory) is None
+        assert (
+            ours.write_to_shared_memory(space, index=0, value=value, shared_memory=memory) is None
+        )
         ours.read_from_shared_memory(space, shared_memory=memory, n=1)

@@ -60,7 +60,10 @@ def test_every_space(method):
 LIMITS = {
     **{name: (np.iinfo(name).min, np.iinfo(name).max) for name in zoo.INTEGERS},
     **{name: (np.finfo(name).max, np.nan, -0.0) for name in zoo.FLOATS},
-    "bool": (False, True), ">f4": (np.inf, -0.0), "<f4": (np.nan, -0.0), ">i8": (-(2**63), 2**63 - 1),
+    "bool": (False, True),
+    ">f4": (np.inf, -0.0),
+    "<f4": (np.nan, -0.0),
+    ">i8": (-(2**63), 2**63 - 1),
     ">f2": (np.nan, 6e-8),
 }
 
@@ -151,7 +154,9 @@ def test_text_codes_do_not_depend_on_the_hash_seed():
     for seed in ("0", "1", "4711"):
         child = subprocess.run(
             [sys.executable, "-W", "error", "-c", CODES],
-            input=pickle.dumps((spaces, texts)), capture_output=True, check=True,
+            input=pickle.dumps((spaces, texts)),
+            capture_output=True,
+            check=True,
             env={**os.environ, "PYTHONHASHSEED": seed},
         )
         found.add(child.stdout)

@@ -56,7 +56,9 @@ def test_kinds_of_values(name, kind):
     assert_written_the_same(space, ITEMS[kind](ROW.astype(space.dtype)), 6)
 
 
-@pytest.mark.parametrize("name, space", list(_scalar_spaces()), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    "name, space", list(_scalar_spaces()), ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_numbers(name, space):
     for number in NUMBERS:
         assert_written_the_same(space, number, 1)
@@ -69,13 +71,42 @@ def test_numbers_for_a_row(name):
         assert_written_the_same(space, number, int(np.prod(space.shape)))
 
 
-@pytest.mark.parametrize("value", [
-    np.zeros(6), np.zeros((3, 2)), np.zeros((1, 2, 3, 1)), [[1, 2, 3], [4, 5, 6]], range(6), "abcdef",
-    [1, "2", 3, 4, 5, 6], [[1, 2], [3]], np.zeros(5), np.zeros(7), np.zeros((0,)), [], [1.0], 3.0, True,
-    np.float32(3), "3", np.zeros((2, 3, 2)), np.full((2, 3), 1e300), np.full((2, 3), -7.9),
-    np.full((2, 3), np.nan), np.full((2, 3), 2**40), [[10**30] * 3] * 2, {}, {1, 2}, object(), b"abcdef",
-    np.zeros((2, 3), "M8[s]"), np.zeros((2, 3), "S1"), np.zeros((2, 3), [("a", "i4")]),
-], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.zeros(6),
+        np.zeros((3, 2)),
+        np.zeros((1, 2, 3, 1)),
+        [[1, 2, 3], [4, 5, 6]],
+        range(6),
+        "abcdef",
+        [1, "2", 3, 4, 5, 6],
+        [[1, 2], [3]],
+        np.zeros(5),
+        np.zeros(7),
+        np.zeros((0,)),
+        [],
+        [1.0],
+        3.0,
+        True,
+        np.float32(3),
+        "3",
+        np.zeros((2, 3, 2)),
+        np.full((2, 3), 1e300),
+        np.full((2, 3), -7.9),
+        np.full((2, 3), np.nan),
+        np.full((2, 3), 2**40),
+        [[10**30] * 3] * 2,
+        {},
+        {1, 2},
+        object(),
+        b"abcdef",
+        np.zeros((2, 3), "M8[s]"),
+        np.zeros((2, 3), "S1"),
+        np.zeros((2, 3), [("a", "i4")]),
+    ],
+    ids=repr,
+)
 @pytest.mark.parametrize("name", SPACES)
 def test_odd_values(name, value):
     assert_written_the_same(SPACES[name], value, 6)
@@ -91,7 +122,9 @@ def test_a_row_of_the_memory_itself():
     assert memory[:] == [6, 7, 8, 4, 5, 6, 6, 7, 8]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "uint64", "bool", ">f4"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "int8", "uint64", "bool", ">f4"]
+)
 def test_errstate(dtype):
     space, value = Box(0, 1, (2,), dtype), np.array([1e300, 1e-300])
     with np.errstate(all="raise"):
@@ -124,8 +157,25 @@ VALUES = {
     "one of": (OneOf([Discrete(5), Text(2)]), (1, "ab")),
     "nested": (Dict({"a": Tuple([Dict({"b": Discrete(5)})])}), {"a": ({"b": 3},)}),
 }
-OUTSIDE = [3, 4, -1, -3, 2**31, 2**63 - 1, 2**63, -(2**63) - 1, 10**30, -(10**30), np.int8(-1),
-           np.uint8(255), np.uint64(2**64 - 1), Index(3), Index(-1), Index(10**30), np.array(3)]
+OUTSIDE = [
+    3,
+    4,
+    -1,
+    -3,
+    2**31,
+    2**63 - 1,
+    2**63,
+    -(2**63) - 1,
+    10**30,
+    -(10**30),
+    np.int8(-1),
+    np.uint8(255),
+    np.uint64(2**64 - 1),
+    Index(3),
+    Index(-1),
+    Index(10**30),
+    np.array(3),
+]
 NO_INDEX = [1.0, np.float64(1), "1", None, [1], np.array([1, 2]), 1j, np.datetime64(1, "s")]
 
 
@@ -193,7 +243,18 @@ def test_memory_of_no_rows(name):
 
 
 def _odd_memories():
-    yield from (None, 3, "memory", b"memory", object(), [], (), {}, {"x": 1}, np.zeros(64, np.uint8))
+    yield from (
+        None,
+        3,
+        "memory",
+        b"memory",
+        object(),
+        [],
+        (),
+        {},
+        {"x": 1},
+        np.zeros(64, np.uint8),
+    )
     yield mp.RawArray(ctypes.c_int64, 12)
     yield mp.Lock()
     # Not a whole number of rows of any space above.
@@ -222,7 +283,9 @@ def test_memory_of_another_kind(name):
         assert contents(memory) == before
 
 
-@pytest.mark.parametrize("space", [Tuple([Discrete(2), Discrete(2)]), OneOf([Discrete(2), Discrete(2)])], ids=repr)
+@pytest.mark.parametrize(
+    "space", [Tuple([Discrete(2), Discrete(2)]), OneOf([Discrete(2), Discrete(2)])], ids=repr
+)
 def test_a_tuple_of_memories_of_another_length(space):
     for memory in (ours.create_shared_memory(Tuple([Discrete(2)] * n), 2) for n in (0, 1, 4)):
         with pytest.raises(ValueError):
@@ -242,9 +305,22 @@ def test_odd_values_of_a_tuple(value):
     assert contents(memory) == contents(reference)
 
 
-@pytest.mark.parametrize("value", [
-    {"a": 1}, {"b": 1}, {}, {"a": 1, "b": 2, "c": 3}, 5, None, [1, 2], (1, 2), {"b": 2, "a": 1}, {"a": 1, "b": "x"},
-], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": 1},
+        {"b": 1},
+        {},
+        {"a": 1, "b": 2, "c": 3},
+        5,
+        None,
+        [1, 2],
+        (1, 2),
+        {"b": 2, "a": 1},
+        {"a": 1, "b": "x"},
+    ],
+    ids=repr,
+)
 def test_odd_values_of_a_dict(value):
     space = Dict({"a": Discrete(5), "b": Discrete(5)})
     memory, reference = ours.create_shared_memory(space, 2), theirs.create_shared_memory(space, 2)

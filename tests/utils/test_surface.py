@@ -14,7 +14,9 @@ import pytest
 import gymvec
 import gymvec.utils as ours
 
-FUNCTIONS = [name for name in theirs.__all__ if inspect.isfunction(inspect.unwrap(getattr(theirs, name)))]
+FUNCTIONS = [
+    name for name in theirs.__all__ if inspect.isfunction(inspect.unwrap(getattr(theirs, name)))
+]
 MODULES = [
     module.name
     for module in pkgutil.walk_packages(gymvec.__path__, "gymvec.")
@@ -97,7 +99,9 @@ def test_modules_and_their_examples(name):
 def test_examples_are_run(name):
     # doctest follows __module__, which a decorator could hide.
     module = importlib.import_module(getattr(ours, name).__module__)
-    found = [test for test in doctest.DocTestFinder().find(module) if test.name.endswith(f".{name}")]
+    found = [
+        test for test in doctest.DocTestFinder().find(module) if test.name.endswith(f".{name}")
+    ]
     assert found and found[0].examples
 
 
@@ -113,7 +117,8 @@ def test_stubs_name_what_there_is(name):
         assert hasattr(module, public), public
         assert inspect.getdoc(getattr(module, public)), public
     defined = {
-        key for key, value in vars(module).items()
+        key
+        for key, value in vars(module).items()
         if getattr(value, "__module__", None) == module.__name__ and not key.startswith("_")
     }
     assert defined <= set(re.findall(r"^(?:def|class) (\w+)", stub, re.M))

@@ -521,8 +521,10 @@ def test_bad_places(hub, lanes, message):
 def test_bad_arguments():
     buffer = Arena(4096).buffer
     lanes = [(hub_size(), 1)]
-    for kind in (lambda **options: Parent(buffer, 0, lanes, **options),
-                 lambda **options: Worker(buffer, 0, *lanes[0], **options)):
+    for kind in (
+        lambda **options: Parent(buffer, 0, lanes, **options),
+        lambda **options: Worker(buffer, 0, *lanes[0], **options),
+    ):
         with pytest.raises(ValueError, match="wait must be"):
             kind(wait="never")
         kind(wait="spin", polling=True).close()
@@ -535,7 +537,10 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match="aligned"):
         Parent(memoryview(buffer)[1:], 0, lanes)
     for offset, envs, message in [
-        (0, 1, "overlaps"), (hub_size() + 8, 1, "aligned"), (4096, 1, "fit"), (0, 0, "num_envs"),
+        (0, 1, "overlaps"),
+        (hub_size() + 8, 1, "aligned"),
+        (4096, 1, "fit"),
+        (0, 0, "num_envs"),
     ]:
         with pytest.raises(ValueError, match=message):
             Worker(buffer, 0, offset, envs)
@@ -566,12 +571,27 @@ def test_closed_objects_are_safe():
         assert subject.closed
     arena.buffer.close()
     for call in (
-        lambda: parent.send_all(STEP), lambda: parent.send([0], STEP), lambda: parent.wait(0),
-        parent.drain, parent.drain_all, lambda: parent.ring(0), lambda: parent.pending(0),
-        lambda: parent.lane_pending(0), lambda: parent.abandon(0), lambda: parent.num_envs,
-        lambda: parent.num_workers, lambda: parent.num_pending, lambda: parent.wakes,
-        lambda: parent.sleeps, worker.wait, worker.take, lambda: worker.answer(0), worker.flush,
-        lambda: worker.watch_parent(1), lambda: worker.wakes, lambda: worker.sleeps,
+        lambda: parent.send_all(STEP),
+        lambda: parent.send([0], STEP),
+        lambda: parent.wait(0),
+        parent.drain,
+        parent.drain_all,
+        lambda: parent.ring(0),
+        lambda: parent.pending(0),
+        lambda: parent.lane_pending(0),
+        lambda: parent.abandon(0),
+        lambda: parent.num_envs,
+        lambda: parent.num_workers,
+        lambda: parent.num_pending,
+        lambda: parent.wakes,
+        lambda: parent.sleeps,
+        worker.wait,
+        worker.take,
+        lambda: worker.answer(0),
+        worker.flush,
+        lambda: worker.watch_parent(1),
+        lambda: worker.wakes,
+        lambda: worker.sleeps,
     ):
         with pytest.raises(ValueError, match="closed"):
             call()

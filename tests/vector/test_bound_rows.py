@@ -81,7 +81,9 @@ def test_leaves():
     space = SPACES["int keys"]
     found = list(leaves(space))
     assert [path for path, _ in found] == [(1, 0), (1, 1), (2,)] or [p for p, _ in found] == [
-        (2,), (1, 0), (1, 1)
+        (2,),
+        (1, 0),
+        (1, 1),
     ]
     assert [type(leaf) for path, leaf in found if path == (1, 0)] == [Text]
     assert list(leaves(Discrete(2))) == [((), Discrete(2))]

@@ -61,9 +61,7 @@ def test_mixtures(steps):
 def test_few_schemas_that_come_and_go(data):
     names = data.draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True))
     value = st.one_of(numbers, arrays, st.fixed_dictionaries({"x": numbers}))
-    schemas = [
-        st.fixed_dictionaries({}, optional={name: value for name in names}) for _ in range(2)
-    ]
+    schemas = [st.fixed_dictionaries({}, optional=dict.fromkeys(names, value)) for _ in range(2)]
     drawn = [data.draw(schema) for schema in schemas] + [{}]
     which = st.lists(st.sampled_from(drawn), min_size=N, max_size=N)
     assert_steps([data.draw(which) for _ in range(4)])

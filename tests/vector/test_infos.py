@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from info_strategies import N, OBJECT, arrays, gymnasiums, infos, numbers, outcome
+from info_strategies import N, arrays, gymnasiums, infos, numbers, outcome
 from lockstep import assert_same
 
 from gymvec.vector.infos import InfoBatch, add_info, gather_infos
+
 
 def one_by_one(items, n=N):
     infos = {}

@@ -5,11 +5,12 @@ import inspect
 import gymnasium as gym
 import numpy as np
 import pytest
+from action_cases import ACTIONS, arrays, contiguous
 from gymnasium.error import ClosedEnvironmentError
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
+from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from lockstep import MODES, assert_same
-from scripted import BOX, Scripted
+from scripted import Scripted
 
 from gymvec import SyncVectorEnv
 
@@ -162,37 +163,8 @@ def test_wrong_masks_reset_nothing():
 
 # --- actions ----------------------------------------------------------------------------
 
-rows = np.arange(12, dtype=np.float32).reshape(3, 4)
-nested = Dict({"a": Discrete(3), "b": Tuple([Box(-1, 1, (2,)), MultiDiscrete([2, 2])])})
 
-
-@pytest.mark.parametrize(
-    ("space", "actions"),
-    [
-        (BOX, rows[:, :2].copy()),
-        (BOX, rows[:, :2]),
-        (BOX, rows[:, ::-2]),
-        (BOX, np.asfortranarray(rows[:, :2])),
-        (BOX, rows[:, :2].astype(np.float64) / 3),
-        (BOX, rows[:, :2].astype(">f8")),
-        (BOX, rows[:, :2].astype(np.int8)),
-        (BOX, rows[:, :2].tolist()),
-        (BOX, list(rows[:, :2])),
-        (BOX, tuple(rows[:, ::2])),
-        (BOX, np.array([["a", 1], [None, 2], [3, [4]]], dtype=object)),
-        (BOX, rows[0, :3]),
-        (Discrete(3), np.array([0, 1, 2])),
-        (Discrete(3), np.array([0, 1, 2], ">i4")),
-        (Discrete(3), np.array([0, 1, 2], np.uint8)[::-1]),
-        (Discrete(3), [0, 1, np.int8(2)]),
-        (Discrete(3), (0, 1, 2)),
-        (Discrete(3), range(3)),
-        (Discrete(3), np.array([[0], [1], [2]])),
-        (nested, {"a": [0, 1, 2], "b": (rows[:, ::2], np.asfortranarray(rows[:, :2]))}),
-        (nested, {"a": np.arange(3), "b": [list(rows), rows[:, :2].astype(">i2")]}),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("space", "actions"), ACTIONS, ids=str)
 def test_actions(space, actions):
     ours, theirs = (make(kind=kind, action_space=space) for kind in (SyncVectorEnv, THEIRS))
     for envs in (ours, theirs):
@@ -204,24 +176,6 @@ def test_actions(space, actions):
             assert array.flags.c_contiguous
             assert array.dtype.isnative
             assert not any(np.shares_memory(array, mine) for mine in arrays(actions))
-
-
-def contiguous(value):
-    if isinstance(value, np.ndarray):
-        return np.array(value, value.dtype.newbyteorder("="), order="C")
-    if isinstance(value, dict):
-        return {key: contiguous(part) for key, part in value.items()}
-    if isinstance(value, (tuple, list)):
-        return type(value)(contiguous(part) for part in value)
-    return value
-
-
-def arrays(value):
-    if isinstance(value, np.ndarray):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [a for part in value for a in arrays(part)] if isinstance(value, (tuple, list)) else []
 
 
 @pytest.mark.parametrize("count", [0, 2, 4, 9])

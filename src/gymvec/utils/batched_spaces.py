@@ -232,9 +232,7 @@ def _batch_differing_spaces_multi_discrete(spaces: _PySequence[MultiDiscrete]) -
 
 @handles(batch_differing_spaces, MultiBinary)
 def _batch_differing_spaces_multi_binary(spaces: _PySequence[MultiBinary]) -> Box:
-    _check_equal(
-        "Expected all MultiBinary shapes to be equal", [space.shape for space in spaces]
-    )
+    _check_equal("Expected all MultiBinary shapes to be equal", [space.shape for space in spaces])
     return Box(
         low=0,
         high=1,

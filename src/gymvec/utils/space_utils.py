@@ -24,7 +24,7 @@ from gymnasium.spaces import (
 from gymnasium.vector.utils import space_utils as _original
 
 from gymvec import _leaf
-from gymvec._rows import KeyedItems, gather_key
+from gymvec._items import KeyedItems, gather_key
 from gymvec.utils.batched_spaces import batch_differing_spaces, batch_space
 from gymvec.utils.dispatch import handles, no_handler, no_space, twin
 
@@ -234,9 +234,7 @@ def _create_empty_array_tuple(
 def _create_empty_array_dict(
     space: Dict, n: int | None = 1, fn: Callable[..., Any] = np.zeros
 ) -> dict[str, Any]:
-    return {
-        key: create_empty_array(subspace, n=n, fn=fn) for key, subspace in space.spaces.items()
-    }
+    return {key: create_empty_array(subspace, n=n, fn=fn) for key, subspace in space.spaces.items()}
 
 
 @handles(create_empty_array, Graph)

@@ -18,11 +18,12 @@ from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 from gymvec.utils import batch_space, create_empty_array
 from gymvec.vector.actions import bind_action_writer, split_actions
 from gymvec.vector.arena import Layout
+from gymvec.vector.copies import own_action
 from gymvec.vector.cores import cpu_quota, usable_cores
 from gymvec.vector.engine import Answers, Engine, Late
 from gymvec.vector.errors import StepTimeoutError, WorkerDiedError
 from gymvec.vector.mail import dumps
-from gymvec.vector.observations import Observations, needs_no_arena
+from gymvec.vector.observations import Observations, check_shareable
 from gymvec.vector.partial import SendRecv
 from gymvec.vector.requests import reset_mask, reset_seeds
 from gymvec.vector.spaces import batched_observation_space, check_reports
@@ -123,8 +124,8 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         Args:
             env_fns: Functions without arguments that make one environment each.
             shared_memory: Whether observations go through shared memory. Leaves that cannot
-                (Text, OneOf, Graph, Sequence, custom spaces) go by pipe; an observation of
-                nothing else needs False.
+                (Graph, Sequence, custom spaces) go by pipe; an observation of nothing else
+                needs False.
             copy: Whether observations returned by :meth:`reset` and :meth:`step` are the
                 caller's own, at every depth. If not, their arrays are views of shared memory,
                 which the next call overwrites.
@@ -157,12 +158,13 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         Raises:
             RuntimeError: The spaces of the sub-environments do not go together.
             TimeoutError: ``start_timeout`` is over.
-            TypeError: A function cannot be pickled (it names the environment), or an element
-                of the ``observation_mode`` tuple is no space.
-            ValueError: An argument has a value that is not among those above, or no part of
-                the observation can lie in shared memory.
+            TypeError: A function cannot be pickled (it names the environment), an element
+                of the ``observation_mode`` tuple is no space, or no part of the observation can
+                lie in shared memory.
+            ValueError: An argument has a value that is not among those above, or an observation
+                of custom spaces alone cannot lie in shared memory.
         """
-        # Set at the end: until then there is nothing to close.
+        # Until the end there is nothing to close.
         self.closed = True
         if worker is not None:
             raise ValueError(
@@ -173,6 +175,8 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             raise ValueError("expected at least one function in `env_fns`, got none")
         if wait not in _WAIT_MODES:
             raise ValueError(f"expected `wait` to be one of {_WAIT_MODES}, got {wait!r}")
+        if cpu_affinity is not None and len(cpu_affinity) == 0:
+            raise ValueError("expected at least one core in `cpu_affinity`, or None")
         self.env_fns = env_fns
         self.shared_memory = shared_memory
         self.copy = copy
@@ -196,7 +200,6 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             )
         self._partial = self.batch_size < self.num_envs
         self._state = _IDLE
-
         description = self._describe_single(observation_space, action_space)
         if not isinstance(observation_mode, str):
             _, single = batched_observation_space(observation_mode, [])
@@ -206,11 +209,8 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             batched_observation_space(observation_mode, [])
         self.single_action_space = description["action_space"]
         self.single_observation_space = single
-        if shared_memory and needs_no_arena(single):
-            raise ValueError(
-                "Using `AsyncVector(..., shared_memory=True)` caused an error, you can disable "
-                "this feature with `shared_memory=False` however this is slower."
-            )
+        if shared_memory:
+            check_shareable(single)
 
         self._engine = self._start(wait, cpu_affinity)
         try:
@@ -436,7 +436,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             self._begin(_STEPPING, _STEP, None, None)
         else:
             items = split_actions(self.action_space, actions, self.num_envs)
-            arguments = {env: dumps(action) for env, action in enumerate(items)}
+            arguments = {env: dumps(own_action(action)) for env, action in enumerate(items)}
             self._begin(_STEPPING, Command.STEP_BY_LETTER, arguments, None)
 
     def step_wait(
@@ -571,13 +571,17 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Close the sub-environments and end the workers."""
-        if self._state is not _IDLE and not terminate:
+        if self._state is not _IDLE:
             logger.warn(
                 f"Calling `close` while waiting for a pending call to `{self._state.value}` "
                 "to complete."
             )
         self._state = _IDLE
-        error = self._engine.close(0.0 if terminate else timeout)
+        try:
+            error = self._engine.close(0.0 if terminate else timeout)
+        finally:
+            # They keep the arena. What else does is the caller's, or `observations`.
+            del self._observations, self._put_actions, self._batches
         if error is not None:
             raise error
 
@@ -683,7 +687,9 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         return self.observations
 
     def _infos(self, letters: dict[int, Any]) -> dict[str, Any]:
-        by_letter = {env: infos for env, (_, infos) in letters.items() if infos}
+        by_letter: dict[int, list[dict[str, Any]]] = {}
+        if letters:
+            by_letter = {env: infos for env, (_, infos) in letters.items() if infos}
         slots = self._engine.info_slots
         if type(self)._add_info is VectorEnv._add_info:
             return slots.gather(by_letter, self._engine.sent)

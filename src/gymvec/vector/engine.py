@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import multiprocessing.util  # its exit hook must be registered before ours, to run after it
 import os
 import pickle
 import time
@@ -135,16 +134,20 @@ class Engine:
         self.workers = Workers()
         # Before a process is forked: what concerns it is not this engine.
         _engines.add(self)
-        self.workers.start(
-            env_fns,
-            layout,
-            self.arena,
-            context,
-            daemon=daemon,
-            name=name,
-            cores=cores,
-            orders={"wait": wait, "polling": polling, **orders},
-        )
+        try:
+            self.workers.start(
+                env_fns,
+                layout,
+                self.arena,
+                context,
+                daemon=daemon,
+                name=name,
+                cores=cores,
+                orders={"wait": wait, "polling": polling, **orders},
+            )
+        except BaseException:
+            self.end(0.0)
+            raise
 
     @property
     def busy(self) -> bool:
@@ -433,6 +436,8 @@ class Engine:
         if self._ended or not self._mine:
             return None
         seconds = _CLOSE_SECONDS if seconds is None else seconds
+        # The end is near for those who do not answer, and nothing is to be done about them.
+        self._warned.update(range(len(self.workers.processes)))
         deadline = time.monotonic() + seconds
         error = None
         try:

@@ -12,7 +12,14 @@ from typing import Any
 
 from gymvec.vector.mail import dumps
 
-__all__ = ["StepTimeoutError", "WorkerDiedError", "WorkerTraceback", "pack_error", "text_of", "unpack_error"]
+__all__ = [
+    "StepTimeoutError",
+    "WorkerDiedError",
+    "WorkerTraceback",
+    "pack_error",
+    "text_of",
+    "unpack_error",
+]
 
 
 class StepTimeoutError(multiprocessing.TimeoutError, TimeoutError):

@@ -6,18 +6,39 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Space
+from gymnasium.error import CustomSpaceError
 
-from gymvec.utils import create_empty_array
+from gymvec.utils import create_empty_array, create_shared_memory
 from gymvec.vector.arena import Arena, Layout
 from gymvec.vector.rows import bind_gatherer, bind_reader, bind_stacker, is_array_leaf, leaves
 
-__all__ = ["Observations", "needs_no_arena"]
+__all__ = ["Observations", "check_shareable"]
 
 
-def needs_no_arena(space: Space[Any]) -> bool:
-    """Whether a space has leaves and none of them can lie in shared memory."""
-    kinds = [is_array_leaf(leaf) for _, leaf in leaves(space)]
-    return len(kinds) > 0 and not any(kinds)
+def check_shareable(space: Space[Any]) -> None:
+    """Check that a part of an observation can lie in shared memory, if it has parts.
+
+    Raises:
+        TypeError: All are Graph or Sequence, or a OneOf of such.
+        ValueError: A custom space comes first among those that cannot.
+    """
+    refusal: Exception | None = None
+    for _, leaf in leaves(space):
+        if is_array_leaf(leaf):
+            return
+        try:
+            create_shared_memory(leaf, n=1)
+        except (CustomSpaceError, TypeError) as error:
+            refusal = refusal or error
+        else:
+            return
+    if isinstance(refusal, CustomSpaceError):
+        raise ValueError(
+            "Using `AsyncVector(..., shared_memory=True)` caused an error, you can disable "
+            "this feature with `shared_memory=False` however this is slower."
+        ) from refusal
+    if refusal is not None:
+        raise refusal
 
 
 class Observations:

@@ -51,7 +51,7 @@ class Workers:
         cores: Sequence[int] | None,
         orders: dict[str, Any],
     ) -> None:
-        """Start one process for each slice of the layout; none is left when that fails.
+        """Start one process for each slice of the layout. An error leaves those before it.
 
         Args:
             env_fns: Functions that make one environment each.
@@ -68,27 +68,23 @@ class Workers:
         """
         method = context.get_start_method()
         specs = [] if method == "fork" else other_specs()
-        try:
-            with clear_mpi_env_vars(), _without_interrupts(method):
-                for index, part in enumerate(layout.slices):
-                    self._start(
-                        list(env_fns[part.start : part.stop]),
-                        part.start,
-                        context,
-                        dict(name=f"Worker<{name}>-{index}", daemon=daemon),
-                        dict(
-                            index=index,
-                            parent_pid=os.getpid(),
-                            arena=arena,
-                            layout=layout,
-                            core=None if cores is None else cores[index % len(cores)],
-                            specs=specs,
-                            **orders,
-                        ),
-                    )
-        except BaseException:
-            self.end(0.0)
-            raise
+        with clear_mpi_env_vars(), _without_interrupts(method):
+            for index, part in enumerate(layout.slices):
+                self._start(
+                    list(env_fns[part.start : part.stop]),
+                    part.start,
+                    context,
+                    {"name": f"Worker<{name}>-{index}", "daemon": daemon},
+                    {
+                        "index": index,
+                        "parent_pid": os.getpid(),
+                        "arena": arena,
+                        "layout": layout,
+                        "core": None if cores is None else cores[index % len(cores)],
+                        "specs": specs,
+                        **orders,
+                    },
+                )
 
     def _start(
         self,
@@ -105,9 +101,7 @@ class Workers:
         process = context.Process(
             target=run_worker,
             args=(
-                Orders(
-                    env_fns=CloudpickleWrapper(fns), connection=theirs, unused=unused, **orders
-                ),
+                Orders(env_fns=CloudpickleWrapper(fns), connection=theirs, unused=unused, **orders),
             ),
             **about,
         )
@@ -158,6 +152,8 @@ class Workers:
                 if not _has_ended(process):
                     process.kill()
                 process.join()
+                # Its sentinel is of no more use; unlike Process.close, this keeps the exit code.
+                process._popen.close()
             for mailbox in self.mailboxes:
                 mailbox.close()
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import pickle
 
+import cloudpickle
 from gymnasium.envs.registration import registry
-
-from gymvec.vector.mail import dumps
 
 __all__ = ["other_specs", "register_missing"]
 
@@ -21,9 +20,10 @@ def other_specs() -> list[bytes]:
     specs = []
     for spec in registry.values():
         if not str(spec.entry_point).startswith("gymnasium.envs."):
-            # One that cannot travel is missing only where it is asked for.
+            # One that cannot travel is missing only where it is asked for. By value, as
+            # cloudpickle does it: a class under the guard of ``__main__`` cannot be imported.
             with contextlib.suppress(Exception):
-                specs.append(dumps((spec.id, spec)))
+                specs.append(cloudpickle.dumps((spec.id, spec)))
     return specs
 
 

@@ -76,7 +76,9 @@ def check_spaces(vector_env: VectorEnv, envs: list[Env]) -> None:
             )
 
 
-def check_reports(vector_env: VectorEnv, reports: list[tuple[int, Subject, Any]]) -> list[Space[Any]]:
+def check_reports(
+    vector_env: VectorEnv, reports: list[tuple[int, Subject, Any]]
+) -> list[Space[Any]]:
     """Check what the workers say about their environments.
 
     Args:

@@ -34,7 +34,6 @@ class _Missing:
     because classes stay themselves when they are copied or pickled."""
 
 
-
 class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]):
     """Vector environment that steps its sub-environments one after another.
 
@@ -203,9 +202,7 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         chosen = range(self.num_envs)
         if mask is not None:
             chosen = np.flatnonzero(mask).tolist()
-            missing = [
-                i for i, obs in enumerate(self._env_obs) if obs is _Missing and not mask[i]
-            ]
+            missing = [i for i, obs in enumerate(self._env_obs) if obs is _Missing and not mask[i]]
             if missing:
                 raise ValueError(
                     f"`options['reset_mask']` leaves out environments that were never reset: "

@@ -1,0 +1,53 @@
+"""README's table of vector environments: ``python bench/vector_table.py RESULT.json README.md``.
+
+RESULT.json is what ``bench/efficiency.py --json`` wrote.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import measure
+
+BEGIN, END = "<!-- table of bench/vector_table.py -->", "<!-- end of table -->"
+COLUMNS = ("Gymnasium sync", "gymvec sync", "Gymnasium async", "gymvec async")
+
+
+def table(facts):
+    """The table, and what its figures mean nothing without."""
+    lines = [
+        " | ".join(["| environment | n | bare loop, us", *(f"{kind}, us" for kind in COLUMNS)])
+        + " | efficiency of Gymnasium async | of gymvec async |",
+        "|---" + "|---:" * 8 + "|",
+    ]
+    for result in facts["results"]:
+        times, efficiency = result["times"], result["efficiency"]
+        cells = [result["env"], str(result["num_envs"])]
+        cells += [
+            measure.microseconds(times[kind]) if kind in times else "refuses"
+            for kind in ("bare loops", *COLUMNS)
+        ]
+        cells += [
+            f"{efficiency[kind]:.2f}" if kind in efficiency else "0"
+            for kind in ("Gymnasium async", "gymvec async")
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    versions = ", ".join(f"{name} {found}" for name, found in facts["versions"].items())
+    lines += [
+        "",
+        f"Microseconds an environment step, medians of `{facts['command']}` with "
+        f"{facts['workers']} workers on {facts['machine']}; {versions}.",
+    ]
+    return "\n".join(lines)
+
+
+def main():
+    source, target = map(Path, sys.argv[1:])
+    before, rest = target.read_text().split(BEGIN)
+    after = rest.split(END, 1)[1]
+    facts = json.loads(source.read_text())
+    target.write_text(f"{before}{BEGIN}\n{table(facts)}\n{END}{after}")
+
+
+if __name__ == "__main__":
+    main()
