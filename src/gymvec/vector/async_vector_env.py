@@ -15,6 +15,7 @@ from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoA
 from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 
+from gymvec._serve import SECOND_SET
 from gymvec.utils import batch_space, create_empty_array
 from gymvec.vector.actions import bind_action_writer, split_actions
 from gymvec.vector.arena import Layout
@@ -127,8 +128,10 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 (Graph, Sequence, custom spaces) go by pipe; an observation of nothing else
                 needs False.
             copy: Whether observations returned by :meth:`reset` and :meth:`step` are the
-                caller's own, at every depth. If not, their arrays are views of shared memory,
-                which the next call overwrites.
+                caller's own, at every depth. If not, their arrays are views of one of two
+                blocks of shared memory that take turns: what a call returned stays as it is
+                through the next call, and the one after that overwrites it. :meth:`recv`
+                always copies.
             context: A multiprocessing context or the name of its start method; None for the
                 default.
             daemon: Whether the workers are daemonic, which must not have children.
@@ -261,6 +264,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 self.single_action_space,
                 self.num_envs,
                 self.num_workers,
+                num_sets=1 if self.copy or self._partial else 2,
             ),
             multiprocessing.get_context(self.context)
             if self.context is None or isinstance(self.context, str)
@@ -678,12 +682,19 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 if env not in answers.failures:
                     self._was_reset[env] = True
         if state is not AsyncState.WAITING_CALL:
+            if not self.copy:
+                self._observations.written(
+                    set(self._engine.recipients) - set(answers.failures)
+                    if answers.failures
+                    else self._engine.sent
+                )
             for env, (others, _) in answers.letters.items():
                 if others:
                     self._observations.keep(env, others)
 
     def _observe(self) -> Any:
         self.observations = self._observations.batch(self.copy)
+        self._engine.set_flag = SECOND_SET if self._observations.target else 0
         return self.observations
 
     def _infos(self, letters: dict[int, Any]) -> dict[str, Any]:

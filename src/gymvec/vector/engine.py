@@ -112,6 +112,8 @@ class Engine:
         self._next_look = 0.0
         self.sent: frozenset[int] | None = None
         self.taken: list[int] = []
+        # SECOND_SET, while observations are to go there.
+        self.set_flag = 0
         self._unwritten = False
         # Envelopes that were received: the subject, and the pickled content.
         self._letters: dict[int, tuple[Subject, bytes]] = {}
@@ -187,9 +189,9 @@ class Engine:
         self._letters.clear()
         self.sent = None if envs is None else frozenset(envs)
         if envs is None:
-            self.bell.send_all(command)
+            self.bell.send_all(command | self.set_flag)
         else:
-            self.bell.send(envs, command)
+            self.bell.send(envs, command | self.set_flag)
         self._mail(letters)
 
     def send_apart(
@@ -201,7 +203,7 @@ class Engine:
             # Those of an earlier call, which `collect` leaves.
             for env in envs.tolist():
                 self._letters.pop(env, None)
-        self.bell.send(envs, command | APART, eager=True)
+        self.bell.send(envs, command | APART | self.set_flag, eager=True)
         self._mail(letters)
 
     def _mail(self, letters: list[tuple[int, bytes]]) -> None:

@@ -205,6 +205,7 @@ class SendRecv:
         for env, others in letters.items():
             self._observations.keep(env, others)
         rewards, terminations, truncations = self._engine.results.gather(envs)
+        self._observations.written(envs)
         observations = self._observations.some(envs)
         infos["env_id"] = envs
         infos["_env_id"] = np.ones(self.batch_size, dtype=np.bool_)
