@@ -136,7 +136,9 @@ def test_start_timeout(context):
 
 
 def test_spaces_that_are_given_save_an_environment_in_the_parent():
-    def factory(parent=os.getpid()):
+    parent = os.getpid()
+
+    def factory():
         assert os.getpid() != parent
         return Scripted(action_space=Discrete(3))
 
