@@ -1,0 +1,70 @@
+"""A step whose spaces and infos are made of numbers sends nothing through a pipe."""
+
+from __future__ import annotations
+
+import select
+from functools import partial
+
+import gymnasium as gym
+import pytest
+
+import gymvec
+from gymvec.vector.mail import Mailbox
+
+
+def pong() -> gym.Env:
+    import ale_py
+
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    gym.register_envs(ale_py)
+    env = gym.make("ALE/Pong-v5", frameskip=1)
+    return gym.wrappers.FrameStackObservation(gym.wrappers.AtariPreprocessing(env), 4)
+
+
+MAKERS = {
+    "CartPole": partial(gym.make, "CartPole-v1"),
+    "HalfCheetah": partial(gym.make, "HalfCheetah-v5", max_episode_steps=7),
+    "Ant": partial(gym.make, "Ant-v5", max_episode_steps=7),
+    "Pong": pong,
+}
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_step_sends_no_letter(name, batch_size, monkeypatch):
+    if name == "Pong":
+        pytest.importorskip("ale_py", reason="Pong needs ale-py")
+        pytest.importorskip("cv2", reason="AtariPreprocessing needs opencv-python")
+    envs = gymvec.AsyncVectorEnv([MAKERS[name]] * 4, num_workers=2, batch_size=batch_size)
+    letters = []
+
+    def counted(method):
+        def call(mailbox, *arguments):
+            result = method(mailbox, *arguments)
+            letters.append((method.__name__, result))
+            return result
+
+        return call
+
+    try:
+        envs.action_space.seed(0)
+        envs.reset(seed=0)
+        # The infos of steps and of resets are new to the parent once.
+        for _ in range(20):
+            envs.step(envs.action_space.sample())
+        for method in ("post", "keep", "flush", "receive"):
+            monkeypatch.setattr(Mailbox, method, counted(getattr(Mailbox, method)))
+        keys = set()
+        for _ in range(20):
+            keys |= envs.step(envs.action_space.sample())[-1].keys()
+        assert letters == []
+        assert name == "CartPole" or len(keys) >= 6
+        # Nor has a worker written one.
+        assert select.select(envs.parent_pipes, [], [], 0)[0] == []
+        monkeypatch.undo()
+        # The test would see one: actions of another kind go by letter.
+        monkeypatch.setattr(Mailbox, "keep", counted(Mailbox.keep))
+        envs.step(envs.action_space.sample().astype(object))
+        assert letters != []
+    finally:
+        envs.close(terminate=True)
