@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import pickle
 import time
@@ -41,7 +40,6 @@ _CLOSE_SECONDS = 5.0
 _STOPPED_SECONDS = 1.0
 _SLOW_SECONDS = 60.0
 
-_logger = logging.getLogger("gymvec")
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
@@ -504,7 +502,9 @@ def _close_all() -> None:
     for engine in list(_engines):
         error = engine.close(None)
         if error is not None:
-            _logger.warning("closing an environment at exit failed: %r", error)
+            import logging  # not needed before
+
+            logging.getLogger("gymvec").warning("closing an environment at exit failed: %r", error)
 
 
 def _disown_all() -> None:
