@@ -46,8 +46,9 @@ class InfoSlots:
         """Take a new schema of the worker that has environment ``env``."""
         found = self._known.get(signature)
         if found is None:
-            found = self._known[signature] = len(self._views)
+            # In this order, so that it can be done again after an interrupt.
             self._views.append(_Views(self._slots, signature))
+            found = self._known[signature] = len(self._views) - 1
         self._table[self._workers[env], number] = found
 
     def gather(
