@@ -1,6 +1,7 @@
 """What other extension modules may use of the exchange of actions."""
 
 cimport numpy as cnp
+from libc.stdint cimport int64_t
 
 
 cdef class ActionBlock:
@@ -15,6 +16,9 @@ cdef class ActionBlock:
     cdef cnp.npy_intp[cnp.NPY_MAXDIMS] _dims
     cdef list _descrs
     cdef dict _views
-    cdef int put_array(self, cnp.ndarray array, int type_num) except -1
-    cdef bint put_numbers(self, tuple actions) except -1
+    cdef int put_array(
+        self, cnp.ndarray array, int type_num, cnp.npy_intp count, const int64_t* where, object envs
+    ) except -1
+    cdef bint put_numbers(
+        self, tuple actions, cnp.npy_intp count, const int64_t* where) except -1
     cdef object action(self, Py_ssize_t index)

@@ -7,6 +7,7 @@ from cpython.list cimport PyList_CheckExact
 from cpython.long cimport PyLong_CheckExact
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_CheckExact
+from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 import numpy as np
@@ -24,6 +25,24 @@ cdef enum:
     # Codes of what a row holds: a NumPy type number, or one of these.
     PYTHON_INT = 100
     PYTHON_FLOAT = 101
+
+
+cdef const int64_t* checked_envs(object envs, cnp.npy_intp n) except NULL:
+    cdef cnp.npy_intp i
+    cdef const int64_t* numbers
+    if not (
+        cnp.PyArray_CheckExact(envs)
+        and cnp.PyArray_NDIM(<cnp.ndarray>envs) == 1
+        and cnp.PyArray_TYPE(<cnp.ndarray>envs) == cnp.NPY_INT64
+        and cnp.PyArray_CHKFLAGS(<cnp.ndarray>envs, cnp.NPY_ARRAY_CARRAY_RO)
+        and cnp.PyArray_ISNOTSWAPPED(<cnp.ndarray>envs)
+    ):
+        raise ValueError(f"expected environments as a contiguous int64 array, got {envs!r}")
+    numbers = <const int64_t*>cnp.PyArray_DATA(<cnp.ndarray>envs)
+    for i in range(cnp.PyArray_DIM(<cnp.ndarray>envs, 0)):
+        if not 0 <= numbers[i] < n:
+            raise IndexError(f"environment {numbers[i]} is outside [0, {n})")
+    return numbers
 
 
 @cython.final
@@ -63,18 +82,28 @@ cdef class ActionBlock:
             self._descrs[i] = cnp.PyArray_DescrFromType(i)
         self._views = {}
 
-    def put(self, actions):
-        """Write the actions of all environments.
+    def put(self, actions, envs=None):
+        """Write the actions of all environments, or of some.
 
         Args:
-            actions: An array of shape ``(n, *shape)``, or a list or tuple of ``n`` Python ints
-                or floats where ``shape`` is ``()``.
+            actions: An array of shape ``(count, *shape)``, or a list or tuple of ``count``
+                Python ints or floats where ``shape`` is ``()``.
+            envs: Contiguous int64 array of the ``count`` environments that they are for; None
+                for all ``n``.
 
         Returns:
-            Whether they fit. Where not, no action may be taken from this block.
+            Whether they fit. Where not, no action of these environments may be taken.
+
+        Raises:
+            IndexError: An environment is outside ``[0, n)``.
         """
         cdef cnp.ndarray array
         cdef int type_num
+        cdef cnp.npy_intp count = self._n
+        cdef const int64_t* where = NULL
+        if envs is not None:
+            where = checked_envs(envs, self._n)
+            count = len(envs)
         if cnp.PyArray_CheckExact(actions):
             array = actions
             type_num = cnp.PyArray_TYPE(array)
@@ -82,27 +111,30 @@ cdef class ActionBlock:
                 type_num > 255
                 or self._descrs[type_num] is None
                 or cnp.PyArray_NDIM(array) != self._ndim + 1
-                or cnp.PyArray_DIM(array, 0) != self._n
+                or cnp.PyArray_DIM(array, 0) != count
             ):
                 return False
             for i in range(self._ndim):
                 if cnp.PyArray_DIM(array, i + 1) != self._dims[i]:
                     return False
-            self.put_array(array, type_num)
+            self.put_array(array, type_num, count, where, envs)
             return True
         if self._ndim == 0 and (PyList_CheckExact(actions) or PyTuple_CheckExact(actions)):
-            return self.put_numbers(tuple(actions))
+            return self.put_numbers(tuple(actions), count, where)
         return False
 
-    cdef int put_array(self, cnp.ndarray array, int type_num) except -1:
-        cdef cnp.npy_intp i
+    cdef int put_array(
+        self, cnp.ndarray array, int type_num, cnp.npy_intp count, const int64_t* where, object envs
+    ) except -1:
+        cdef cnp.npy_intp i, row
         cdef cnp.npy_intp size
         cdef const char* source
         if cnp.PyArray_CHKFLAGS(array, cnp.NPY_ARRAY_CARRAY_RO) and cnp.PyArray_ISNOTSWAPPED(array):
             size = self._elements * cnp.PyArray_ITEMSIZE(array)
             source = <const char*>cnp.PyArray_DATA(array)
-            for i in range(self._n):
-                memcpy(self._data + i * self._elements * ELEMENT_BYTES, source + i * size,
+            for i in range(count):
+                row = i if where is NULL else where[i]
+                memcpy(self._data + row * self._elements * ELEMENT_BYTES, source + i * size,
                        <size_t>size)
         else:
             view = self._views.get(type_num)
@@ -112,30 +144,33 @@ cdef class ActionBlock:
                     (self._n, self._elements), descr, self._rows,
                     strides=(self._elements * ELEMENT_BYTES, descr.itemsize))
                 self._views[type_num] = view
-            view[...] = array.reshape(self._n, self._elements)
-        for i in range(self._n):
-            self._code[i] = <cnp.npy_uint8>type_num
+            view[... if envs is None else envs] = array.reshape(count, self._elements)
+        for i in range(count):
+            self._code[i if where is NULL else where[i]] = <cnp.npy_uint8>type_num
         return 0
 
-    cdef bint put_numbers(self, tuple actions) except -1:
-        cdef cnp.npy_intp i
+    cdef bint put_numbers(
+        self, tuple actions, cnp.npy_intp count, const int64_t* where
+    ) except -1:
+        cdef cnp.npy_intp i, row
         cdef long long integer
         cdef double real
         cdef int overflow = 0
-        if len(actions) != self._n:
+        if len(actions) != count:
             return False
-        for i in range(self._n):
+        for i in range(count):
+            row = i if where is NULL else where[i]
             action = actions[i]
             if PyLong_CheckExact(action):
                 integer = PyLong_AsLongLongAndOverflow(action, &overflow)
                 if overflow:
                     return False
-                memcpy(self._data + i * ELEMENT_BYTES, &integer, sizeof(integer))
-                self._code[i] = PYTHON_INT
+                memcpy(self._data + row * ELEMENT_BYTES, &integer, sizeof(integer))
+                self._code[row] = PYTHON_INT
             elif PyFloat_CheckExact(action):
                 real = PyFloat_AS_DOUBLE(action)
-                memcpy(self._data + i * ELEMENT_BYTES, &real, sizeof(real))
-                self._code[i] = PYTHON_FLOAT
+                memcpy(self._data + row * ELEMENT_BYTES, &real, sizeof(real))
+                self._code[row] = PYTHON_FLOAT
             else:
                 return False
         return True
@@ -254,6 +289,54 @@ cdef class StepResults:
             to_terminations += count
             to_truncations += count
         return rewards, terminations, truncations
+
+    def gather(self, envs):
+        """New arrays of rewards, terminations and truncations of some environments.
+
+        Args:
+            envs: Contiguous int64 array of environments, ascending.
+
+        Raises:
+            IndexError: An environment is outside ``[0, n)``.
+            ValueError: They do not ascend.
+        """
+        cdef Py_ssize_t part = 0
+        cdef cnp.npy_intp i, at, first = 0
+        cdef const int64_t* where = checked_envs(envs, self._n)
+        cdef cnp.npy_intp count = len(envs)
+        rewards = cnp.PyArray_EMPTY(1, &count, cnp.NPY_DOUBLE, 0)
+        terminations = cnp.PyArray_EMPTY(1, &count, cnp.NPY_BOOL, 0)
+        truncations = cnp.PyArray_EMPTY(1, &count, cnp.NPY_BOOL, 0)
+        cdef double* to_rewards = <double*>cnp.PyArray_DATA(<cnp.ndarray>rewards)
+        cdef cnp.npy_bool* to_terminations = <cnp.npy_bool*>cnp.PyArray_DATA(
+            <cnp.ndarray>terminations)
+        cdef cnp.npy_bool* to_truncations = <cnp.npy_bool*>cnp.PyArray_DATA(
+            <cnp.ndarray>truncations)
+        for i in range(count):
+            while where[i] - first >= self._parts[part].count:
+                first += self._parts[part].count
+                part += 1
+            at = where[i] - first
+            if at < 0:
+                raise ValueError(f"expected ascending environments, got {envs!r}")
+            to_rewards[i] = self._parts[part].rewards[at]
+            to_terminations[i] = self._parts[part].terminations[at]
+            to_truncations[i] = self._parts[part].truncations[at]
+        return rewards, terminations, truncations
+
+    def has_letter(self, Py_ssize_t env):
+        """Whether the answer of one environment comes with a letter.
+
+        Raises:
+            IndexError: The environment is outside ``[0, n)``.
+        """
+        cdef Py_ssize_t part = 0
+        if not 0 <= env < self._n:
+            raise IndexError(f"environment {env} is outside [0, {self._n})")
+        while env >= self._parts[part].count:
+            env -= self._parts[part].count
+            part += 1
+        return self._parts[part].letters[env] != 0
 
     def letters(self):
         """The environments whose answer comes with a letter, in order."""

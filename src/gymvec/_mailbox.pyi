@@ -22,5 +22,10 @@ class Mailbox:
     def close(self) -> None: ...
 
 def publish(
-    bell: Parent, command: int, envs: Iterable[int] | None, letters: list[tuple[Mailbox, bytes]]
+    bell: Parent,
+    command: int,
+    envs: Iterable[int] | None,
+    letters: list[tuple[Mailbox, bytes]],
+    eager: bool,
 ) -> None: ...
+def drain(bell: Parent, limit: int, into: list[int]) -> None: ...

@@ -1,4 +1,4 @@
-"""One end of a pipe for letters, and commands that come with letters.
+"""One end of a pipe for letters, and what Ctrl-C must not cut in two.
 
 Compiled because Ctrl-C is noticed between two steps of Python code, and nowhere in here but at
 the calls that this file says so of: what was read is not lost, and nothing is written twice.
@@ -160,7 +160,7 @@ cdef class Mailbox:
         self.connection.close()
 
 
-def publish(bell, command, envs, list letters not None):
+def publish(bell, command, envs, list letters not None, bint eager):
     """Send a command and take its letters, both or neither.
 
     Args:
@@ -168,6 +168,7 @@ def publish(bell, command, envs, list letters not None):
         command: Opcode.
         envs: The environments; None for all.
         letters: Pairs of a :class:`Mailbox` and a letter, still to be flushed.
+        eager: As for ``Parent.send``.
 
     Raises:
         ValueError: As in ``Parent.send``; no letter is taken.
@@ -176,8 +177,19 @@ def publish(bell, command, envs, list letters not None):
         if type(mailbox) is not Mailbox or type(letter) is not bytes:
             raise TypeError(f"expected a Mailbox and bytes, got {type(mailbox)}, {type(letter)}")
     if envs is None:
-        bell.send_all(command)
+        bell.send_all(command, eager)
     else:
-        bell.send(envs, command)
+        bell.send(envs, command, eager)
     for mailbox, letter in letters:
         (<Mailbox>mailbox).put(<bytes>letter)
+
+
+def drain(bell, limit, list into not None):
+    """Take answers that are there, and note whose they are.
+
+    Args:
+        bell: As for :func:`publish`.
+        limit: Most answers to take.
+        into: Takes the environments.
+    """
+    into += bell.drain(limit)

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any, SupportsIndex, final
+from typing import Any, Final, SupportsIndex, final
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +9,9 @@ from gymvec._bell import Worker
 from gymvec._exchange import ActionBlock
 from gymvec._slots import SlotWriter
 from gymvec._steps import StepBlocks
+
+APART: Final[int]
+COMMAND_BITS: Final[int]
 
 @final
 class Stepper:
@@ -34,4 +37,5 @@ def serve_pass(
     actions: ActionBlock | Callable[[int], Any],
     commands: dict[int, Callable[[int], None]],
     fail: Callable[[int, BaseException], None],
+    post: Callable[[], None],
 ) -> None: ...

@@ -2,7 +2,7 @@
 
 cimport cython
 cimport numpy as cnp
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, uint32_t
 
 from gymvec._bell cimport Worker
 from gymvec._exchange cimport ActionBlock
@@ -13,6 +13,12 @@ from gymvec._steps cimport DISABLED, StepBlocks, step_one
 import numpy as np
 
 cnp.import_array()
+
+cpdef enum:
+    # An opcode is a command and flags. The command:
+    COMMAND_BITS = 0xff
+    # The letter that belongs to the answer does not wait for the rest of the pass.
+    APART = 0x100
 
 
 @cython.final
@@ -140,31 +146,37 @@ cdef class Stepper:
 
 
 def serve_pass(
-    Worker bell not None, Stepper stepper, int step_command, actions, dict commands not None, fail
+    Worker bell not None, Stepper stepper, int step_command, actions, dict commands not None, fail,
+    post,
 ):
     """Do what the parent asks of each environment, and answer.
 
     Args:
         bell: The worker's control words.
         stepper: Steps the environments; None where they could not be built.
-        step_command: The opcode of a step whose action lies in ``actions``.
+        step_command: The command of a step whose action lies in ``actions``.
         actions: An :class:`gymvec._exchange.ActionBlock`, or a function of an environment's
             number in the vector environment.
-        commands: Functions of an environment, from 0, by other opcodes.
+        commands: Functions of an environment, from 0, by other commands.
         fail: Called with an environment and what it raised.
+        post: Called after an answer to a command that is ``APART``.
     """
     cdef int32_t env = bell.next_env()
+    cdef uint32_t opcode
     cdef bint is_block = type(actions) is ActionBlock
     while env >= 0:
+        opcode = bell.opcode
         try:
-            if stepper is not None and bell.opcode == <unsigned int>step_command:
+            if stepper is not None and opcode & COMMAND_BITS == <uint32_t>step_command:
                 stepper.step_env(
                     env,
                     (<ActionBlock>actions).action(stepper._first + env) if is_block
                     else actions(stepper._first + env))
             else:
-                commands[bell.opcode](env)
+                commands[opcode & COMMAND_BITS](env)
         except BaseException as error:
             fail(env, error)
         bell.give(env)
+        if opcode & APART:
+            post()
         env = bell.next_env()

@@ -86,7 +86,9 @@ def test_on_and_off():
     now = registries()
     for name in NAMES:
         assert now[name].keys() == before[name].keys()
-        assert not set(now[name].values()) & set(before[name].values())
+        for kind, handler in before[name].items():
+            if kind is object or kind.__module__.startswith("gymnasium."):
+                assert now[name][kind] is not handler
     gymvec.uninstall()
     assert not gymvec.installed() and not runs_on_gymvec()
     assert registries() == before

@@ -26,8 +26,13 @@ def arrays(memory):
     return [memory.get_obj()]
 
 
-def contents(memory):
-    return [bytes(array) for array in arrays(memory)]
+def contents(memory, name=""):
+    """The bytes of a memory, without the padding of x87 numbers, which may hold anything."""
+    found = [bytes(array) for array in arrays(memory)]
+    if "longdouble" in name and np.finfo(np.longdouble).nmant == 63:
+        size = np.dtype(np.longdouble).itemsize
+        found = [np.frombuffer(raw, np.uint8).reshape(-1, size)[:, :10].tobytes() for raw in found]
+    return found
 
 
 def written(package, space, values):
@@ -67,7 +72,7 @@ def test_write_and_read(name):
     space = zoo.make(name)
     values = zoo.samples(space, 4)
     actual, expected = written(ours, space, values), written(theirs, space, values)
-    assert contents(actual) == contents(expected)
+    assert contents(actual, name) == contents(expected, name)
     assert_same(
         ours.read_from_shared_memory(space, actual, 4),
         theirs.read_from_shared_memory(space, expected, 4),
@@ -92,7 +97,7 @@ def test_write_over_what_was_there(name):
     ):
         ours.write_to_shared_memory(space, index, value, memory)
         theirs.write_to_shared_memory(space, int(index), value, expected)
-        assert contents(memory) == contents(expected)
+        assert contents(memory, name) == contents(expected, name)
 
 
 @pytest.mark.parametrize("n", [255, 256, 1024])

@@ -16,7 +16,7 @@ from gymvec.vector.rows import is_builtin, subspaces
 
 __all__ = ["bind_action_reader", "bind_action_writer", "split_actions"]
 
-Write = Callable[[Any], bool]
+Write = Callable[[Any, Any], bool]
 Read = Callable[[int], Any]
 
 
@@ -36,11 +36,12 @@ def bind_action_writer(layout: Layout, arena: Arena, action_space: Space[Any]) -
         action_space: The batched action space.
 
     Returns:
-        Function of a batch. It returns whether all of it fits, so that each environment gets
+        Function of a batch and of the environments that it is for: a contiguous int64 array,
+        or None for all. It returns whether all of it fits, so that each environment gets
         exactly what iterating over the batch would give it.
     """
     if layout.actions is None or not _iterates_plainly(layout.action_space, action_space):
-        return lambda actions: False
+        return lambda actions, envs: False
     return _writer(layout.action_space, iter(_blocks(layout, arena)))
 
 
@@ -64,11 +65,11 @@ def _writer(space: Space[Any], blocks: Any) -> Write:
     writers = [(key, _writer(subspace, blocks)) for key, subspace in parts]
     kinds = dict if isinstance(space, Dict) else (tuple, list)
 
-    def put(actions: Any) -> bool:
+    def put(actions: Any, envs: Any) -> bool:
         if not isinstance(actions, kinds):
             return False
         try:
-            return all([write(actions[key]) for key, write in writers])
+            return all([write(actions[key], envs) for key, write in writers])
         except LookupError:
             return False  # Splitting the batch one by one raises the error.
 

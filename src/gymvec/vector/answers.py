@@ -33,8 +33,8 @@ class Answers:
         """What the environment with the lowest index raised; it names the others."""
         if not self.failures:
             return None
-        first, *others = sorted(self.failures)
-        return unpack_error(self.failures[first], others)
+        envs = sorted(self.failures)
+        return unpack_error(self.failures[envs[0]], envs)
 
 
 NOTHING = Answers()

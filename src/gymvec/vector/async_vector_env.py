@@ -15,7 +15,7 @@ from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoA
 from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 
-from gymvec.utils import batch_space
+from gymvec.utils import batch_space, create_empty_array
 from gymvec.vector.actions import bind_action_writer, split_actions
 from gymvec.vector.answers import Answers, Late
 from gymvec.vector.arena import Layout
@@ -25,6 +25,7 @@ from gymvec.vector.engine import Engine
 from gymvec.vector.errors import StepTimeoutError, WorkerDiedError
 from gymvec.vector.mail import dumps
 from gymvec.vector.observations import Observations, check_shareable
+from gymvec.vector.partial import SendRecv
 from gymvec.vector.requests import reset_mask, reset_seeds
 from gymvec.vector.spaces import batched_observation_space, check_reports
 from gymvec.vector.worker import Command
@@ -40,7 +41,7 @@ _STEPPING = AsyncState.WAITING_STEP
 _STEP = Command.STEP
 
 
-class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]):
+class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]):
     """Vector environment that steps its sub-environments side by side, in worker processes.
 
     The twin of :class:`gymnasium.vector.AsyncVectorEnv`: the same contract, and the results of
@@ -52,8 +53,14 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
     call, the one with the lowest index is raised and its cause names the others. A worker that
     dies is a :class:`gymvec.WorkerDiedError`.
 
+    With ``batch_size`` below ``num_envs`` nobody waits for the slowest: :meth:`recv` returns
+    the environments that are ready first, and :meth:`send` steps them on while the others are
+    still at work. :meth:`reset` and :meth:`step` are then short for :meth:`async_reset` or
+    :meth:`send`, and :meth:`recv`.
+
     Attributes:
         num_envs: Number of sub-environments, ``n``.
+        batch_size: Number of sub-environments in a batch; ``n`` unless told.
         num_workers: Number of worker processes.
         single_observation_space: Observation space of the first sub-environment.
         observation_space: Space of the batch of ``n`` observations.
@@ -76,6 +83,21 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         >>> rewards
         array([1., 1., 1.])
         >>> envs.close()
+
+        Training on whichever four of eight are ready first:
+
+        >>> import numpy as np
+        >>> envs = gymvec.AsyncVectorEnv([lambda: gym.make("CartPole-v1")] * 8, batch_size=4)
+        >>> returns = np.zeros(envs.num_envs)
+        >>> envs.async_reset(seed=42)
+        >>> for _ in range(100):
+        ...     observations, rewards, terminations, truncations, infos = envs.recv()
+        ...     returns[infos["env_id"]] += rewards
+        ...     actions = envs.action_space.sample()  # a policy's, for these observations
+        ...     envs.send(actions, infos["env_id"])
+        >>> observations.shape, infos["env_id"].shape
+        ((4, 4), (4,))
+        >>> envs.close()
     """
 
     def __init__(
@@ -96,6 +118,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         start_timeout: float | None = None,
         observation_space: Space[Any] | None = None,
         action_space: Space[Any] | None = None,
+        batch_size: int | None = None,
     ) -> None:
         """Start the workers, which create the sub-environments.
 
@@ -128,6 +151,10 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             observation_space: Observation space of a single environment. With ``action_space``
                 it saves building an environment in this process.
             action_space: Action space of a single environment.
+            batch_size: How many environments :meth:`recv` waits for, at most ``n``; None for
+                all. ``observation_space`` and ``action_space`` are those of such a batch; with
+                ``observation_mode="different"``, where it matters which environments are in
+                it, ``observation_space`` is that of all.
 
         Raises:
             RuntimeError: The spaces of the sub-environments do not go together.
@@ -166,6 +193,13 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             _positive(num_workers, "num_workers") or usable_cores(),
             self.max_concurrency or self.num_envs,
         )
+        self.batch_size = _positive(batch_size, "batch_size") or self.num_envs
+        if self.batch_size > self.num_envs:
+            raise ValueError(
+                f"`batch_size` must be at most the number of environments, {self.num_envs}, "
+                f"got {batch_size}"
+            )
+        self._partial = self.batch_size < self.num_envs
         self._state = _IDLE
         description = self._describe_single(observation_space, action_space)
         if not isinstance(observation_mode, str):
@@ -194,7 +228,9 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         first = reports[0][2]
         self.metadata = {**first["metadata"], "autoreset_mode": self.autoreset_mode}
         self.render_mode = first["render_mode"]
-        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.batch_size)
+        if observation_mode == "same":
+            spaces = spaces[: self.batch_size]
         self.observation_space, _ = batched_observation_space(observation_mode, spaces)
         self._bind()
         self.closed = False
@@ -249,14 +285,23 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         self.processes = engine.workers.processes
         self.parent_pipes = [mailbox.connection for mailbox in engine.workers.mailboxes]
         self._observations = Observations(
-            self.single_observation_space, engine.layout, engine.arena, self.num_envs
+            self.single_observation_space,
+            engine.layout,
+            engine.arena,
+            self.num_envs,
+            self.batch_size,
         )
-        self.observations = self._observations.initial()
+        self.observations = (
+            create_empty_array(self.single_observation_space, n=self.batch_size)
+            if self._partial
+            else self._observations.initial()
+        )
         self._put_actions = bind_action_writer(engine.layout, engine.arena, self.action_space)
         # A call that is sent once late environments have answered, and what they are late with.
         self._deferred: tuple[Command, dict[int, bytes] | None, list[int] | None] | None = None
         self._late_state = AsyncState.DEFAULT
         self._was_reset = np.zeros(self.num_envs, dtype=np.bool_)
+        self._bind_batches()
 
     @property
     def np_random_seed(self) -> tuple[int, ...]:
@@ -299,6 +344,9 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             ValueError: The number of seeds is not ``n``, the mask has another shape, selects
                 nothing, or leaves out an environment that was never reset.
         """
+        if self._partial:
+            self.async_reset(seed, options)
+            return
         self._check_open()
         seeds = reset_seeds(seed, self.num_envs)
         self._check_idle("reset_async", end="")
@@ -333,11 +381,14 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             NoAsyncCallError: :meth:`reset_async` was not called.
             TimeoutError: The time is over. Late answers are dropped.
         """
+        if self._partial:
+            observations, *_, infos = self.recv(timeout)
+            return observations, infos
         letters = self._collect(AsyncState.WAITING_RESET, "reset_wait", "reset_async", timeout)
         return self._observe(), self._infos(letters)
 
     def step(
-        self, actions: ActType
+        self, actions: ActType, env_ids: Any = None
     ) -> tuple[
         ObsType,
         npt.NDArray[np.float64],
@@ -345,7 +396,14 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         npt.NDArray[np.bool_],
         dict[str, Any],
     ]:
-        """Take one step in each sub-environment; see :meth:`step_async` and :meth:`step_wait`."""
+        """Take one step in each sub-environment; see :meth:`step_async` and :meth:`step_wait`.
+
+        With ``env_ids``, or with ``batch_size`` below ``num_envs``, this is :meth:`send` and
+        :meth:`recv`.
+        """
+        if self._partial or env_ids is not None:
+            self._send_actions(actions, env_ids, least=self.batch_size)
+            return self.recv()
         self.step_async(actions)
         return self.step_wait()
 
@@ -363,6 +421,9 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             ClosedEnvironmentError: :meth:`close` was called.
             ValueError: There are not ``n`` actions. Nothing was stepped.
         """
+        if self._partial:
+            self.send(actions)
+            return
         self._check_open()
         self._check_idle("step_async")
         late = self._engine.late
@@ -372,7 +433,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             if over.any():
                 raise AssertionError(f"autoreset is disabled and episodes are over: {over}")
         # A late environment may not have read its last action yet.
-        if not late and self._put_actions(actions):
+        if not late and self._put_actions(actions, None):
             self._begin(_STEPPING, _STEP, None, None)
         else:
             items = split_actions(self.action_space, actions, self.num_envs)
@@ -403,6 +464,8 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             NoAsyncCallError: :meth:`step_async` was not called.
             TimeoutError: The time is over. Late answers are dropped.
         """
+        if self._partial:
+            return self.recv(timeout)
         letters = self._collect(_STEPPING, "step_wait", "step_async", timeout)
         rewards, terminations, truncations = self._engine.results.collect()
         return self._observe(), rewards, terminations, truncations, self._infos(letters)
@@ -436,6 +499,8 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
                 f"Trying to call function `{name}` with `call`, use `{name}` directly instead."
             )
         argument = dumps((name, args, kwargs))
+        if self._partial:
+            self._settle()
         arguments = dict.fromkeys(range(self.num_envs), argument)
         self._begin(AsyncState.WAITING_CALL, Command.CALL, arguments, None)
 
@@ -484,6 +549,8 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             )
         self._check_idle("set_attr")
         arguments = {env: dumps((name, value)) for env, value in enumerate(values)}
+        if self._partial:
+            self._settle()
         self._begin(AsyncState.WAITING_CALL, Command.SET_ATTR, arguments, None)
         self._collect(AsyncState.WAITING_CALL, "set_attr", "set_attr", None)
 
@@ -516,7 +583,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
             error = self._engine.close(0.0 if terminate else timeout)
         finally:
             # They keep the arena. What else does is the caller's, or `observations`.
-            del self._observations, self._put_actions
+            del self._observations, self._put_actions, self._batches
         if error is not None:
             raise error
 
@@ -536,6 +603,11 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, A
         self._engine.check_usable()
 
     def _check_idle(self, name: str, end: str = ".") -> None:
+        if self._batches.any_busy and not self._partial:
+            raise AlreadyPendingCallError(
+                f"Calling `{name}` while waiting for a pending call to `send` to complete{end}",
+                "send",
+            )
         if self._state is not _IDLE:
             raise AlreadyPendingCallError(
                 f"Calling `{name}` while waiting for a pending call to `{self._state.value}` "

@@ -11,11 +11,13 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
+import numpy as np
 from gymnasium import logger
 
 from gymvec import _bell
 from gymvec._exchange import StepResults
-from gymvec._mailbox import Mailbox, publish
+from gymvec._mailbox import Mailbox, drain, publish
+from gymvec._serve import APART
 from gymvec.vector.answers import NOTHING, Answers, Late, opened
 from gymvec.vector.arena import Arena, Layout
 from gymvec.vector.errors import WorkerDiedError
@@ -32,6 +34,8 @@ _SLICE_SECONDS = 0.1
 _FLUSH_SECONDS = 0.001
 # How long sending waits for a pipe that does not take a letter; the wait for the answers goes on.
 _SEND_SECONDS = 1.0
+# How often who waits for the first answers looks whether the workers live.
+_LOOK_SECONDS = 0.5
 # How long `close` waits for the environments before it ends their processes, unless told.
 _CLOSE_SECONDS = 5.0
 # After what time of waiting stopped workers are warned of, and after what time slow ones.
@@ -77,7 +81,9 @@ class Engine:
         self._death: tuple[list[int], int | None] | None = None
         self._gone: set[int] = set()
         self._warned: set[int] = set()
+        self._next_look = 0.0
         self.sent: frozenset[int] | None = None
+        self.taken: list[int] = []
         self._unwritten = False
         # Envelopes that were received: the subject, and the pickled content.
         self._letters: dict[int, tuple[Subject, bytes]] = {}
@@ -141,7 +147,7 @@ class Engine:
     # --- commands ---
 
     def send(self, command: Command, arguments: dict[int, bytes] | None, envs: Any = None) -> None:
-        """Send a command to all environments, or to some.
+        """Send a command to all environments, or to some, for :meth:`collect`.
 
         Args:
             command: What to do.
@@ -152,8 +158,25 @@ class Engine:
         # Answers stay until here, so that an interrupted `collect` can be called again.
         self._letters.clear()
         self.sent = None if envs is None else frozenset(envs)
-        self._unwritten = len(letters) > 0
-        publish(self.bell, command, envs, letters)
+        self._publish(command, envs, letters, False)
+
+    def send_apart(
+        self, command: Command, arguments: dict[int, bytes] | None, envs: np.ndarray
+    ) -> None:
+        """Send a command to environments that answer each by itself, for :meth:`take`."""
+        letters = [] if arguments is None else self._sorted(arguments)
+        if self._letters:
+            # Those of earlier calls.
+            for env in envs.tolist():
+                self._letters.pop(env, None)
+        self._publish(command | APART, envs, letters, True)
+
+    def _publish(
+        self, opcode: int, envs: Any, letters: list[tuple[Mailbox, bytes]], eager: bool
+    ) -> None:
+        # What is unwritten since an earlier call stays so.
+        self._unwritten = self._unwritten or len(letters) > 0
+        publish(self.bell, opcode, envs, letters, eager)
         if letters:
             self._deliver()
 
@@ -193,10 +216,11 @@ class Engine:
             Late: The deadline has passed; the answers stay due.
             WorkerDiedError: A worker died.
         """
-        self._wait_for_all(deadline)
+        self._wait(deadline)
         envs = self.results.letters()
         if not envs:
             self.bell.drain_all()
+            self.taken.clear()
             return NOTHING
         # Other environments' letters were read long ago.
         envs = [
@@ -208,6 +232,7 @@ class Engine:
             while env not in self._letters:
                 self._receive(self._worker_of[env], deadline)
         self.bell.drain_all()
+        self.taken.clear()
         answers = Answers()
         for env in envs:
             subject, content = opened(env, *self._letters[env])
@@ -225,19 +250,59 @@ class Engine:
         self.late = False
         return answers
 
-    def _wait_for_all(self, deadline: float | None) -> None:
-        """Wait until all answers are there. None is taken, so that this can be interrupted."""
+    def take(self, count: int | None, deadline: float | None) -> None:
+        """Wait until that many environments are in ``taken``: those that answered first.
+
+        Args:
+            count: How many; None for all whose answer is due.
+            deadline: When to give up.
+
+        Raises:
+            Late: The deadline has passed; the answers stay due.
+            WorkerDiedError: A worker died.
+        """
+        self.look()
+        self._wait(deadline, count)
+        limit = len(self._worker_of) if count is None else self._lacking(count)
+        drain(self.bell, limit, self.taken)
+
+    def look(self) -> None:
+        """Look now and then who lives, when others answer so fast that no wait finds the time."""
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + _LOOK_SECONDS
+            self._check_owing(0.0)
+
+    def _lacking(self, count: int | None) -> int:
+        return self.bell.num_pending if count is None else max(0, count - len(self.taken))
+
+    def _wait(self, deadline: float | None, count: int | None = None) -> None:
+        """Wait for answers. None is taken, so that this can be interrupted."""
         begun: float | None = None
-        count = self.bell.num_pending
         while True:
             most = _FLUSH_SECONDS if self._unwritten and self._pump() else _SLICE_SECONDS
-            if self.bell.wait(count, _left(deadline, most)) >= count:
+            lacking = self._lacking(count)
+            if self.bell.wait(lacking, _left(deadline, most)) >= lacking:
                 return
             begun = begun or time.monotonic() - most
             self._check_owing(time.monotonic() - begun)
-            count = self.bell.num_pending
             if deadline is not None and time.monotonic() >= deadline:
                 raise Late
+
+    def letter_of(self, env: int, deadline: float | None) -> tuple[bool, Any]:
+        """The letter that came with the answer of an environment in ``taken``.
+
+        Returns:
+            Whether the environment failed, and the content.
+
+        Raises:
+            Late: The deadline has passed.
+            WorkerDiedError: The worker died without writing it.
+        """
+        while env not in self._letters:
+            self._receive(self._worker_of[env], deadline)
+        subject, content = opened(env, *self._letters[env])
+        return subject is Subject.ERROR, content
 
     def _parse(self, letter: bytes) -> dict[int, tuple[Subject, bytes]]:
         letters = {}
@@ -309,7 +374,7 @@ class Engine:
             )
 
     def _owing(self) -> list[int]:
-        self.bell.drain_all()
+        drain(self.bell, len(self._worker_of), self.taken)
         return [
             worker for worker in range(len(self.layout.slices)) if self.bell.lane_pending(worker)
         ]
@@ -319,7 +384,7 @@ class Engine:
         death = list(range(part.start, part.stop)), self.workers.exit_code(worker)
         self._death = self._death or death
         self._gone.add(worker)
-        self.bell.drain_all()
+        drain(self.bell, len(self._worker_of), self.taken)
         self.bell.abandon(worker)
         raise WorkerDiedError(*death)
 
@@ -355,6 +420,8 @@ class Engine:
         while True:
             try:
                 if not asked:
+                    # Who is at work, whichever call or calls it was for.
+                    self.sent = frozenset(filter(self.bell.pending, range(len(self._worker_of))))
                     self.late = self.busy
                     self.drop_late(deadline)
                     living = [i for i, w in enumerate(self._worker_of) if w not in self._gone]

@@ -60,11 +60,16 @@ def _how_it_ended(exitcode: int | None) -> str:
 
 
 class WorkerTraceback(Exception):
-    """The cause of an exception that came from a worker: the traceback there, as text."""
+    """The cause of an exception that came from a worker: the traceback there, as text.
 
-    def __init__(self, text: str) -> None:
+    Attributes:
+        env_ids: The environments that failed in the same call, ascending.
+    """
+
+    def __init__(self, text: str, env_ids: list[int]) -> None:
         self.text = text
-        super().__init__(text)
+        self.env_ids = env_ids
+        super().__init__(text, env_ids)
 
     def __str__(self) -> str:
         return f"\n\n{self.text}"
@@ -135,12 +140,13 @@ def _rebuild(letter: bytes) -> BaseException:
     return error
 
 
-def unpack_error(packed: tuple[bytes | None, str, str], also: list[int]) -> BaseException:
+def unpack_error(packed: tuple[bytes | None, str, str], envs: list[int]) -> BaseException:
     """The exception to raise in the parent, with the worker's traceback as its cause.
 
     Args:
         packed: What :func:`pack_error` made.
-        also: Other environments that failed in the same call; named in the cause.
+        envs: The environments that failed in the same call, the one it comes from first; the
+            others are named in the cause.
     """
     letter, name, text = packed
     error: BaseException | None = None
@@ -151,7 +157,7 @@ def unpack_error(packed: tuple[bytes | None, str, str], also: list[int]) -> Base
             text += f"\nIt could not be rebuilt here: {type(failure).__name__}: {failure}\n"
     if error is None:
         error = RuntimeError(f"an environment raised an exception that cannot travel: {name}")
-    if also:
-        text += f"\nEnvironments {also} failed in the same call.\n"
-    error.__cause__ = WorkerTraceback(text)
+    if len(envs) > 1:
+        text += f"\nEnvironments {envs[1:]} failed in the same call.\n"
+    error.__cause__ = WorkerTraceback(text, envs)
     return error

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from gymvec._rows import gather_rows
 from gymvec._slots import MAX_SCHEMAS, same_schema
 from gymvec.vector.infos import gather_infos
 
-__all__ = ["SLOT_BYTES", "InfoSlots"]
+__all__ = ["SLOT_BYTES", "InfoBatchSlots", "InfoSlots"]
 
 SLOT_BYTES = 1024
 _HEADER_BYTES = 16
@@ -41,14 +42,18 @@ class InfoSlots:
         self._numbers = np.zeros(len(slots), dtype=np.int32)
         self._views: list[_Views] = [_Views(slots, ())]
         self._known: dict[tuple[Any, ...], int] = {}
+        self._batches: list[InfoBatchSlots] = []
 
     def learn(self, env: int, number: int, signature: tuple[Any, ...]) -> None:
         """Take a new schema of the worker that has environment ``env``."""
         found = self._known.get(signature)
         if found is None:
-            # In this order, so that it can be done again after an interrupt.
-            self._views.append(_Views(self._slots, signature))
-            found = self._known[signature] = len(self._views) - 1
+            # So that it can be done again after an interrupt. Number 0 is no schema.
+            number_here = len(self._known) + 1
+            for slots in (self, *self._batches):
+                del slots._views[number_here:]
+                slots._views.append(_Views(slots._slots, signature))
+            found = self._known[signature] = number_here
         self._table[self._workers[env], number] = found
 
     def gather(
@@ -82,6 +87,12 @@ class InfoSlots:
         self._translate()
         return self._items(letters, envs)
 
+    def batches(self, size: int) -> InfoBatchSlots:
+        """What gathers the infos of ``size`` environments at a time."""
+        batch = InfoBatchSlots(self, size)
+        self._batches.append(batch)
+        return batch
+
     def _translate(self) -> int:
         return same_schema(self._slots, self._table, self._workers, self._numbers)
 
@@ -104,6 +115,47 @@ class InfoSlots:
             elif number != 0:
                 items.append((env, self._views[number].info(env)))
         return items
+
+
+class InfoBatchSlots(InfoSlots):
+    """Makes the infos of a batch of environments, numbered by their position in it.
+
+    The slots of environments outside of the batch may be written meanwhile and are not read.
+
+    Args:
+        whole: The slots of all environments.
+        size: Number of environments of a batch.
+    """
+
+    def __init__(self, whole: InfoSlots, size: int) -> None:
+        super().__init__(np.zeros((size, SLOT_BYTES), np.uint8), [0] * size)
+        self._whole = whole
+        self._known = whole._known
+        self._views += [_Views(self._slots, signature) for signature in self._known]
+        self._heads = np.ndarray(
+            len(whole._slots), np.uint32, whole._slots.data, strides=whole._slots.strides[:1]
+        )
+
+    def load(self, envs: np.ndarray) -> None:
+        """Take what lies in the slots of some environments, for :meth:`gather`.
+
+        Args:
+            envs: Contiguous int64 array of ``size`` environments.
+
+        Raises:
+            RuntimeError: A slot has a schema that is not known.
+        """
+        whole = self._whole
+        numbers = self._heads[envs]
+        self._numbers = whole._table[whole._workers[envs], numbers]
+        if (self._numbers < 0).any():
+            raise RuntimeError(f"an info slot of environments {envs.tolist()} is corrupt")
+        if numbers.any():
+            gather_rows(whole._slots, envs, self._slots)
+
+    def _translate(self) -> int:
+        first = self._numbers[0]
+        return int(first) if (self._numbers == first).all() else -1
 
 
 class _Views:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from gymnasium import Space
 from gymnasium.error import CustomSpaceError
 
 from gymvec.utils import create_empty_array, create_shared_memory
 from gymvec.vector.arena import Arena, Layout
-from gymvec.vector.rows import bind_reader, bind_stacker, is_array_leaf, leaves
+from gymvec.vector.rows import bind_gatherer, bind_reader, bind_stacker, is_array_leaf, leaves
 
 __all__ = ["Observations", "check_shareable"]
 
@@ -48,15 +49,24 @@ class Observations:
         layout: What lies where in the arena.
         arena: The arena.
         num_envs: Number of environments.
+        batch_size: Number of environments of a batch of :meth:`some`.
     """
 
-    def __init__(self, space: Space[Any], layout: Layout, arena: Arena, num_envs: int) -> None:
+    def __init__(
+        self,
+        space: Space[Any],
+        layout: Layout,
+        arena: Arena,
+        num_envs: int,
+        batch_size: int,
+    ) -> None:
         self._space = space
         self._num_envs = num_envs
         self._shared = layout.observation_space is not None
         if self._shared:
             blocks = layout.observation_blocks(arena)
             self._read = bind_reader(space, blocks, num_envs)
+            self._gather = bind_gatherer(space, blocks, batch_size)
             others = sum(not is_array_leaf(leaf) for _, leaf in leaves(space))
             self._others: list[list[Any]] = [[None] * num_envs for _ in range(others)]
             if self._others:
@@ -66,6 +76,7 @@ class Observations:
                         self._others[i] = list(empty)
         else:
             self._stack = bind_stacker(space, num_envs)
+            self._stack_some = bind_stacker(space, batch_size)
             self._items: list[Any] = [None] * num_envs
 
     def initial(self) -> Any:
@@ -87,6 +98,12 @@ class Observations:
         if self._shared:
             return self._read(self._others, copy)
         return self._stack(self._items)
+
+    def some(self, envs: np.ndarray) -> Any:
+        """A batch of the environments ``envs``, an int64 array; the caller's own at every depth."""
+        if self._shared:
+            return self._gather(self._others, envs)
+        return self._stack_some([self._items[env] for env in envs])
 
 
 def _other_leaves(space: Space[Any]) -> list[Space[Any]]:

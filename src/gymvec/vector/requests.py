@@ -37,6 +37,38 @@ def _is_integer(value: Any) -> bool:
     return hasattr(value, "__index__") and not hasattr(value, "__len__")
 
 
+def checked_env_ids(env_ids: Any, num_envs: int) -> np.ndarray:
+    """The environments that a caller names, as a new int64 array.
+
+    Args:
+        env_ids: One-dimensional array of any integer type, or a sequence of integers.
+        num_envs: Number of environments.
+
+    Raises:
+        TypeError: They are no integers.
+        ValueError: There is none, one is unknown, or one is named twice.
+    """
+    given = np.asarray(env_ids)
+    if given.ndim != 1:
+        raise ValueError(f"expected `env_ids` of one dimension, got shape {given.shape}")
+    if given.size == 0:
+        raise ValueError("expected at least one environment in `env_ids`, got none")
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"expected integers in `env_ids`, got {given.dtype}")
+    outside = (given < 0) | (given >= num_envs)
+    if outside.any():
+        raise ValueError(
+            f"expected `env_ids` from 0 to {num_envs - 1}, got {given[outside].tolist()}"
+        )
+    envs = given.astype(np.int64)
+    counts = np.bincount(envs)
+    if len(envs) > 1 and counts.max() > 1:
+        raise ValueError(
+            f"`env_ids` names environments twice: {np.flatnonzero(counts > 1).tolist()}"
+        )
+    return envs
+
+
 def reset_mask(
     options: dict[str, Any] | None, num_envs: int
 ) -> tuple[np.ndarray | None, dict[str, Any] | None]:

@@ -19,12 +19,13 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 
 from gymvec import _leaf
 from gymvec._items import gather_key
-from gymvec._rows import RowWriter
+from gymvec._rows import RowWriter, gather_rows
 from gymvec._trees import TreeWriter
 from gymvec.utils import concatenate, create_empty_array
 from gymvec.vector.copies import copy_value
 
 __all__ = [
+    "bind_gatherer",
     "bind_reader",
     "bind_stacker",
     "bind_writer",
@@ -38,6 +39,7 @@ Path = tuple[Hashable, ...]
 Stack = Callable[[Any], Any]
 Write = Callable[[Any], Any]
 Read = Callable[[Any, bool], Any]
+Gather = Callable[[Any, Any], Any]
 
 _ARRAY_SPACES = (Box, Discrete, MultiDiscrete, MultiBinary)
 
@@ -140,6 +142,49 @@ def _reader(space: Space[Any], blocks: Any, n: int) -> Read:
     if isinstance(space, Dict):
         return lambda others, copy: {key: read(others, copy) for key, read in readers}
     return lambda others, copy: tuple([read(others, copy) for _, read in readers])
+
+
+def bind_gatherer(space: Space[Any], blocks: Any, count: int) -> Gather:
+    """A function that makes the batch of some environments of what writers put into blocks.
+
+    Args:
+        space: Space of a single environment.
+        blocks: What :func:`bind_writer` was given.
+        count: Number of environments of a batch.
+
+    Returns:
+        Function of ``others``, a list with the items of all environments of each other leaf in
+        order, and of ``envs``, a contiguous int64 array of ``count`` environments. Only their
+        rows are read. The batch is the caller's own at every depth.
+    """
+    gather = _gatherer(space, blocks, count)
+    return lambda others, envs: gather(iter(others), envs)
+
+
+def _gatherer(space: Space[Any], blocks: Any, count: int) -> Gather:
+    if is_array_leaf(space):
+        shape, dtype = (count, *space.shape), space.dtype
+
+        def gather(others: Any, envs: np.ndarray) -> np.ndarray:
+            out = np.empty(shape, dtype)
+            if not gather_rows(blocks, envs, out):
+                out[...] = blocks[envs]
+            return out
+
+        return gather
+    parts = subspaces(space)
+    if parts is None:
+        other = _Other(space, count)
+
+        def collect(others: Any, envs: np.ndarray) -> Any:
+            items = next(others)
+            return other.batch([items[env] for env in envs], True)
+
+        return collect
+    gatherers = [(key, _gatherer(subspace, blocks[key], count)) for key, subspace in parts]
+    if isinstance(space, Dict):
+        return lambda others, envs: {key: gather(others, envs) for key, gather in gatherers}
+    return lambda others, envs: tuple([gather(others, envs) for _, gather in gatherers])
 
 
 def bind_stacker(space: Space[Any], n: int) -> Stack:

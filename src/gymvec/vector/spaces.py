@@ -95,8 +95,8 @@ def check_reports(
     """
     failed = {env: content for env, subject, content in reports if subject is Subject.ERROR}
     if failed:
-        first, *others = sorted(failed)
-        raise unpack_error(failed[first], others)
+        envs = sorted(failed)
+        raise unpack_error(failed[envs[0]], envs)
     name = type(vector_env).__name__
     descriptions = [content for _, _, content in reports]
     if not all(description["same_observation_space"] for description in descriptions):

@@ -129,10 +129,17 @@ class _Worker:
         bell = self._bell
         while self._open > 0:
             self._rest()
-            serve_pass(bell, self._stepper, Command.STEP, self._actions, commands, self._fail)
+            serve_pass(
+                bell,
+                self._stepper,
+                Command.STEP,
+                self._actions,
+                commands,
+                self._fail,
+                self._post_outbox,
+            )
             bell.flush()
-            if self._outbox:
-                self._post_outbox()
+            self._post_outbox()
         while not self._mailbox.flush():
             self._mailbox.wait(1.0)
 
@@ -170,8 +177,9 @@ class _Worker:
             return index, Subject.ERROR, dumps(pack_error(failure))
 
     def _post_outbox(self) -> None:
-        outbox, self._outbox = self._outbox, []
-        self._mailbox.post(dumps(outbox))
+        if self._outbox:
+            outbox, self._outbox = self._outbox, []
+            self._mailbox.post(dumps(outbox))
 
     def _argument_of(self, env: int) -> Any:
         """What the parent sent with the command of an environment, unpickled anew for each."""

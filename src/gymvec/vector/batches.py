@@ -1,0 +1,132 @@
+"""Environments that are sent to and that answer each by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gymvec.vector.engine import Engine
+from gymvec.vector.worker import Command
+
+__all__ = ["Batches"]
+
+
+class Batches:
+    """Who is at work, and who answered first.
+
+    An environment that was sent to is at work until its answer is taken, then *ready* until it
+    is returned; both is *busy*. The answer of one that is ready stays where it is: nobody
+    writes there before the environment is sent to again.
+
+    Args:
+        engine: The workers.
+        num_envs: Number of environments.
+        batch_size: How many are returned at a time.
+
+    Attributes:
+        busy: bool array of shape ``(num_envs,)``.
+        any_busy: Whether one is.
+        letters: What came by letter for environments that are ready: whether the environment
+            failed, and the content.
+    """
+
+    def __init__(self, engine: Engine, num_envs: int, batch_size: int) -> None:
+        self._engine = engine
+        self._count = batch_size
+        self._infos = engine.info_slots.batches(batch_size)
+        self.busy = np.zeros(num_envs, dtype=np.bool_)
+        self.any_busy = False
+        self.letters: dict[int, tuple[bool, Any]] = {}
+        self._ready: list[int] = []
+        self._with_letter: set[int] = set()
+
+    def send(self, command: Command, arguments: dict[int, bytes] | None, envs: np.ndarray) -> None:
+        """Send a command to environments that are not busy."""
+        self.busy[envs] = True
+        self.any_busy = True
+        try:
+            self._engine.send_apart(command, arguments, envs)
+        except BaseException:
+            # Ctrl-C may have come before the command was sent, or after it.
+            self.busy[envs] = [self._engine.bell.pending(env) for env in envs.tolist()]
+            self.any_busy = bool(self.busy.any())
+            raise
+
+    def occupy(self) -> None:
+        """Let no environment be sent to before :meth:`forget`."""
+        self.busy[:] = True
+        self.any_busy = True
+
+    def take(self, deadline: float | None) -> np.ndarray:
+        """The environments of the next batch, ascending, with their letters.
+
+        They stay ready until :meth:`release`, so that an interrupted call can be repeated.
+
+        Raises:
+            Late: The deadline has passed.
+            WorkerDiedError: A worker died.
+        """
+        self._accept()
+        if len(self._ready) < self._count:
+            self._engine.take(self._count - len(self._ready), deadline)
+            self._accept()
+        else:
+            self._engine.look()
+        envs = sorted(self._ready[: self._count])
+        self._read_letters(envs, deadline)
+        return np.array(envs, dtype=np.int64)
+
+    def settle(self, deadline: float | None) -> None:
+        """Wait until nobody is at work. Then the workers are free for other calls.
+
+        Raises:
+            Late: The deadline has passed.
+            WorkerDiedError: A worker died.
+        """
+        self._engine.take(None, deadline)
+        self._accept()
+        # The letters of other calls must not be taken for these.
+        self._read_letters(self._ready, deadline)
+
+    def forget(self) -> None:
+        """Drop the answers of all environments, after :meth:`settle`."""
+        self.release(self._ready.copy())
+        self.busy[:] = False
+        self.any_busy = False
+
+    def release(self, envs: list[int]) -> None:
+        """Environments are no longer busy: their answers were returned."""
+        gone = set(envs)
+        self._ready = [env for env in self._ready if env not in gone]
+        self.busy[envs] = False
+        self.any_busy = bool(self.busy.any())
+        if self._with_letter:
+            self._with_letter -= gone
+            for env in envs:
+                self.letters.pop(env, None)
+
+    def infos(self, envs: np.ndarray, letters: dict[int, list[dict[str, Any]]]) -> dict[str, Any]:
+        """The infos of a batch.
+
+        Args:
+            envs: Its environments.
+            letters: The infos that came by letter, by position in the batch.
+        """
+        # Their schemas are known: answers of a worker are taken in order, so the letter of the
+        # environment that had a schema first was read before or just now.
+        self._infos.load(envs)
+        return self._infos.gather(letters, None)
+
+    def _accept(self) -> None:
+        taken, self._engine.taken = self._engine.taken, []
+        has_letter = self._engine.results.has_letter
+        self._with_letter.update(filter(has_letter, taken))
+        self._ready += taken
+
+    def _read_letters(self, envs: list[int], deadline: float | None) -> None:
+        if not self._with_letter:
+            return
+        for env in envs:
+            if env in self._with_letter and env not in self.letters:
+                self.letters[env] = self._engine.letter_of(env, deadline)

@@ -1,0 +1,294 @@
+"""Batches of whichever environments are ready first: ``async_reset``, ``recv`` and ``send``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import Space
+from gymnasium.error import AlreadyPendingCallError, NoAsyncCallError
+from gymnasium.vector.async_vector_env import AsyncState
+from gymnasium.vector.vector_env import AutoresetMode
+
+from gymvec.utils import batch_space
+from gymvec.vector.actions import Write, split_actions
+from gymvec.vector.answers import Answers, Late
+from gymvec.vector.batches import Batches
+from gymvec.vector.copies import own_action
+from gymvec.vector.engine import Engine
+from gymvec.vector.errors import StepTimeoutError, unpack_error
+from gymvec.vector.mail import dumps
+from gymvec.vector.observations import Observations
+from gymvec.vector.requests import checked_env_ids, reset_mask, reset_seeds
+from gymvec.vector.worker import Command
+
+__all__ = ["SendRecv"]
+
+# Looked up once: see AsyncVectorEnv.
+_STEP = Command.STEP
+
+Batch = tuple[
+    Any, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]
+]
+
+
+class SendRecv:
+    """The part of :class:`gymvec.AsyncVectorEnv` that does not wait for all environments.
+
+    Names and order of arguments are those of EnvPool and of the Arcade Learning Environment.
+    """
+
+    num_envs: int
+    batch_size: int
+    single_action_space: Space[Any]
+    autoreset_mode: AutoresetMode
+    observations: Any
+    _state: AsyncState
+    _late_state: AsyncState
+    _engine: Engine
+    _observations: Observations
+    _put_actions: Write
+    _was_reset: np.ndarray
+
+    def _bind_batches(self) -> None:
+        self._batches = Batches(self._engine, self.num_envs, self.batch_size)
+        self._batched_action_spaces: dict[int, Space[Any]] = {}
+        # What all environments are sent once nobody is at work.
+        self._deferred_reset: tuple[Command, dict[int, bytes] | None] | None = None
+        self._resetting = np.zeros(self.num_envs, dtype=np.bool_)
+        self._received: np.ndarray | None = None
+
+    def async_reset(
+        self,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        """Begin to reset the sub-environments, or some of them, for :meth:`recv`.
+
+        Without a mask every environment is reset. What those that are still at work answer is
+        dropped: :meth:`recv` waits for it, within its own time-out, before it sends the reset.
+
+        Args:
+            seed: An integer of any type, from which environment ``i`` gets ``seed + i``; one
+                integer or None each; or None.
+            options: Handed to each reset. ``options["reset_mask"]``, a bool array of shape
+                ``(num_envs,)``, says which environments are reset; it is not handed on.
+
+        Raises:
+            AlreadyPendingCallError: A call that waits for all environments is pending.
+            ClosedEnvironmentError: :meth:`close` was called.
+            TypeError: The mask is no bool array.
+            ValueError: The number of seeds is not ``num_envs``; the mask has another shape,
+                selects nothing, or an environment that has not been received since it was
+                sent to.
+        """
+        self._check_open()
+        seeds = reset_seeds(seed, self.num_envs)
+        self._check_not_waiting("async_reset")
+        mask, options = reset_mask(options, self.num_envs)
+        envs = np.arange(self.num_envs) if mask is None else np.flatnonzero(mask)
+        batches = self._batches
+        if mask is not None:
+            self._check_received(envs)
+        arguments = None
+        if seed is not None or options is not None:
+            arguments = {
+                env: dumps({"seed": seeds[env], "options": options}) for env in envs.tolist()
+            }
+        command = Command.RESET if arguments is None else Command.RESET_BY_LETTER
+        if mask is None and (self._engine.busy or batches.any_busy):
+            self._deferred_reset = command, arguments
+            batches.occupy()
+        else:
+            if self._engine.late:
+                self._drop_late(None)
+            batches.send(command, arguments, envs)
+        self._resetting[envs] = True
+
+    def send(self, actions: Any, env_ids: Any = None) -> None:
+        """Begin to step some sub-environments, for :meth:`recv`.
+
+        Args:
+            actions: A batch of as many actions as there are environments, which may be changed
+                as soon as this returns.
+            env_ids: The environment that each action is for, integers of any type, in any
+                order. None for the environments that :meth:`recv` returned last.
+
+        Raises:
+            AlreadyPendingCallError: A call that waits for all environments is pending.
+            AssertionError: Autoreset is disabled and an episode is over. Nothing was stepped.
+            ClosedEnvironmentError: :meth:`close` was called.
+            TypeError: ``env_ids`` are no integers.
+            ValueError: An environment is unknown, named twice, or has not been received since
+                it was sent to; or there are more or fewer actions than environments. Nothing
+                was stepped.
+        """
+        self._send_actions(actions, env_ids, least=0)
+
+    def _send_actions(self, actions: Any, env_ids: Any, least: int) -> None:
+        self._check_open()
+        self._check_not_waiting("send")
+        if env_ids is None:
+            env_ids = np.arange(self.num_envs) if self._received is None else self._received
+        envs = checked_env_ids(env_ids, self.num_envs)
+        self._check_received(envs)
+        busy = np.count_nonzero(self._batches.busy) + len(envs)
+        if busy < least:
+            raise ValueError(
+                f"expected so many environments in `env_ids` that {least} are at work, got {busy}"
+            )
+        if self._engine.late:
+            self._drop_late(None)
+        if self.autoreset_mode is AutoresetMode.DISABLED:
+            ascending = np.sort(envs)
+            over = np.logical_or(*self._engine.results.gather(ascending)[1:])
+            if over.any():
+                raise AssertionError(
+                    "autoreset is disabled and episodes are over of environments "
+                    f"{ascending[over].tolist()}"
+                )
+        if self._put_actions(actions, envs):
+            self._batches.send(_STEP, None, envs)
+            return
+        items = split_actions(self._actions_of(len(envs)), actions, len(envs))
+        arguments = {
+            env: dumps(own_action(action)) for env, action in zip(envs.tolist(), items, strict=True)
+        }
+        self._batches.send(Command.STEP_BY_LETTER, arguments, envs)
+
+    def recv(self, timeout: float | None = None) -> Batch:
+        """Wait for the ``batch_size`` sub-environments that are ready first.
+
+        No environment waits forever while others are fast: answers are taken from each worker
+        in the order in which they were given, and from another worker first each time.
+
+        Args:
+            timeout: Seconds to wait; None for no limit.
+
+        Returns:
+            Observations, rewards (float64), terminations and truncations (bool) and infos of
+            ``batch_size`` environments, in arrays that are the caller's own.
+            ``infos["env_id"]``, an int64 array that ascends, says which environments they are.
+            A reset has reward 0 and neither flag.
+
+        Raises:
+            AlreadyPendingCallError: A call that waits for all environments is pending.
+            ClosedEnvironmentError: :meth:`close` was called.
+            NoAsyncCallError: Fewer than ``batch_size`` environments were sent to.
+            TimeoutError: The time is over. Nothing is lost: :meth:`recv` can be called again.
+            WorkerDiedError: A worker died.
+            Exception: What a sub-environment raised; ``error.__cause__.env_ids`` says which.
+                It may be sent to again; what the others answered stays for the next call.
+        """
+        self._check_open()
+        self._check_not_waiting("recv")
+        batches = self._batches
+        busy = np.count_nonzero(batches.busy)
+        if busy < self.batch_size:
+            raise NoAsyncCallError(
+                f"Calling `recv`, which waits for {self.batch_size} environments, when {busy} "
+                "were sent to by `async_reset` and `send`.",
+                "recv",
+            )
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            if self._engine.late:
+                self._drop_late(deadline)
+            if self._deferred_reset is not None:
+                self._begin_deferred_reset(deadline)
+            envs = batches.take(deadline)
+            letters, infos_by_letter = self._open_letters(envs)
+        except Late:
+            raise StepTimeoutError(
+                f"The call to `recv` has timed out after {timeout} second(s)."
+            ) from None
+        infos = batches.infos(envs, infos_by_letter)
+        for env, others in letters.items():
+            self._observations.keep(env, others)
+        rewards, terminations, truncations = self._engine.results.gather(envs)
+        observations = self._observations.some(envs)
+        infos["env_id"] = envs
+        infos["_env_id"] = np.ones(self.batch_size, dtype=np.bool_)
+        self._was_reset[envs] |= self._resetting[envs]
+        self._resetting[envs] = False
+        self._received = envs.copy()
+        self.observations = observations
+        batches.release(envs.tolist())
+        return observations, rewards, terminations, truncations, infos
+
+    # --- what these share ---
+
+    def _open_letters(
+        self, envs: np.ndarray
+    ) -> tuple[dict[int, list[Any]], dict[int, list[dict[str, Any]]]]:
+        """Leaves by environment and infos by position; raises what an environment raised."""
+        letters = self._batches.letters
+        others, infos = {}, {}
+        if not letters:
+            return others, infos
+        failures = {}
+        for position, env in enumerate(envs.tolist()):
+            if env in letters:
+                failed, content = letters[env]
+                if failed:
+                    failures[env] = content
+                    continue
+                if content[0]:
+                    others[env] = content[0]
+                if content[1]:
+                    infos[position] = content[1]
+        if failures:
+            failed_envs = sorted(failures)
+            self._resetting[failed_envs] = False
+            self._batches.release(failed_envs)
+            raise unpack_error(failures[failed_envs[0]], failed_envs)
+        return others, infos
+
+    def _begin_deferred_reset(self, deadline: float | None) -> None:
+        batches = self._batches
+        batches.settle(deadline)
+        batches.forget()
+        command, arguments = self._deferred_reset
+        batches.send(command, arguments, np.arange(self.num_envs))
+        self._deferred_reset = None
+
+    def _settle(self) -> None:
+        """Wait until the workers are free; who answers meanwhile is kept for :meth:`recv`."""
+        # Where environments are late with another call, nobody else is at work.
+        if not self._engine.late:
+            self._batches.settle(None)
+
+    def _drop_late(self, deadline: float | None) -> None:
+        """Wait for environments that are late with another call."""
+        self._take(self._late_state, self._engine.drop_late(deadline))
+
+    def _actions_of(self, count: int) -> Space[Any]:
+        space = self._batched_action_spaces.get(count)
+        if space is None:
+            space = batch_space(self.single_action_space, count)
+            self._batched_action_spaces[count] = space
+        return space
+
+    def _check_received(self, envs: np.ndarray) -> None:
+        busy = self._batches.busy[envs]
+        if busy.any():
+            raise ValueError(
+                f"environments {envs[busy].tolist()} were sent to and have not been received since"
+            )
+
+    def _check_not_waiting(self, name: str) -> None:
+        if self._state is not AsyncState.DEFAULT:
+            raise AlreadyPendingCallError(
+                f"Calling `{name}` while waiting for a pending call to `{self._state.value}` "
+                "to complete.",
+                str(self._state.value),
+            )
+
+    def _check_open(self) -> None:
+        raise NotImplementedError
+
+    def _take(self, state: AsyncState, answers: Answers) -> None:
+        raise NotImplementedError

@@ -1,0 +1,60 @@
+"""A step whose spaces and infos are made of numbers sends nothing through a pipe."""
+
+from __future__ import annotations
+
+import select
+from functools import partial
+
+import gymnasium as gym
+import pytest
+
+import gymvec
+
+
+def pong() -> gym.Env:
+    import ale_py
+
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    gym.register_envs(ale_py)
+    env = gym.make("ALE/Pong-v5", frameskip=1)
+    return gym.wrappers.FrameStackObservation(gym.wrappers.AtariPreprocessing(env), 4)
+
+
+MAKERS = {
+    "CartPole": partial(gym.make, "CartPole-v1"),
+    "HalfCheetah": partial(gym.make, "HalfCheetah-v5", max_episode_steps=7),
+    "Ant": partial(gym.make, "Ant-v5", max_episode_steps=7),
+    "Pong": pong,
+}
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_step_sends_no_letter(name, batch_size):
+    if name == "Pong":
+        pytest.importorskip("ale_py", reason="Pong needs ale-py")
+        pytest.importorskip("cv2", reason="AtariPreprocessing needs opencv-python")
+    envs = gymvec.AsyncVectorEnv([MAKERS[name]] * 4, num_workers=2, batch_size=batch_size)
+
+    def letters():
+        return [(box.sent, box.received) for box in envs._engine.workers.mailboxes]
+
+    try:
+        envs.action_space.seed(0)
+        envs.reset(seed=0)
+        # The infos of steps and of resets are new to the parent once.
+        for _ in range(20):
+            envs.step(envs.action_space.sample())
+        before = letters()
+        keys = set()
+        for _ in range(20):
+            keys |= envs.step(envs.action_space.sample())[-1].keys()
+        assert letters() == before
+        assert name == "CartPole" or len(keys) >= 6
+        # Nor has a worker written one.
+        assert select.select(envs.parent_pipes, [], [], 0)[0] == []
+        # The test would see one: actions of another kind go by letter.
+        envs.step(envs.action_space.sample().astype(object))
+        assert letters() != before
+    finally:
+        envs.close(terminate=True)
