@@ -18,10 +18,11 @@ from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 from gymvec._serve import SECOND_SET
 from gymvec.utils import batch_space, create_empty_array
 from gymvec.vector.actions import bind_action_writer, split_actions
+from gymvec.vector.answers import Answers, Late
 from gymvec.vector.arena import Layout
 from gymvec.vector.copies import own_action
 from gymvec.vector.cores import cpu_quota, usable_cores
-from gymvec.vector.engine import Answers, Engine, Late
+from gymvec.vector.engine import Engine
 from gymvec.vector.errors import StepTimeoutError, WorkerDiedError
 from gymvec.vector.mail import dumps
 from gymvec.vector.observations import Observations, check_shareable
@@ -522,7 +523,8 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             TimeoutError: The time is over. Late answers are dropped.
         """
         letters = self._collect(AsyncState.WAITING_CALL, "call_wait", "call_async", timeout)
-        return tuple([letters[env] for env in range(self.num_envs)])
+        # Nothing comes of a `set_attr` whose wait was interrupted.
+        return tuple([letters.get(env) for env in range(self.num_envs)])
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Get an attribute of each sub-environment, looked up through the wrappers."""
@@ -627,15 +629,17 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         """Send a command, or keep it until late environments have answered."""
         engine = self._engine
         try:
+            self._state = state
             if engine.late:
                 # Within the time-out of the wait that follows.
                 self._deferred = (command, arguments, envs)
             else:
                 engine.send(command, arguments, envs)
-        finally:
+        except BaseException:
             # Ctrl-C may have come after the command was sent.
-            if engine.busy or self._deferred is not None:
-                self._state = state
+            if self._deferred is None and (engine.late or not engine.busy):
+                self._state = _IDLE
+            raise
 
     def _collect(
         self, state: AsyncState, name: str, begin: str, timeout: float | None
@@ -653,8 +657,10 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         deadline = _deadline(timeout)
         try:
             if self._deferred is not None:
-                self._take(self._late_state, engine.drop_late(deadline))
-                engine.send(*self._deferred)
+                if engine.late:
+                    self._take(self._late_state, engine.drop_late(deadline))
+                if not engine.busy:
+                    engine.send(*self._deferred)
                 self._deferred = None
             answers = engine.collect(deadline)
         except Late:

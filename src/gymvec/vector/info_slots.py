@@ -48,9 +48,12 @@ class InfoSlots:
         """Take a new schema of the worker that has environment ``env``."""
         found = self._known.get(signature)
         if found is None:
-            found = self._known[signature] = len(self._views)
+            # So that it can be done again after an interrupt. Number 0 is no schema.
+            number_here = len(self._known) + 1
             for slots in (self, *self._batches):
+                del slots._views[number_here:]
                 slots._views.append(_Views(slots._slots, signature))
+            found = self._known[signature] = number_here
         self._table[self._workers[env], number] = found
 
     def gather(
