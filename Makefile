@@ -100,7 +100,7 @@ NOT_SANITIZED := --deselect=tests/kernels/test_leaks.py::test_leaks \
 sanitize: build/sanitize/site $(VENV)/with-test ## Run the Python tests with sanitizers of addresses and undefined behaviour
 	LD_PRELOAD="$(PRELOAD)" PYTHONPATH="$(SANITIZED)" PYTHONMALLOC=malloc \
 	ASAN_OPTIONS=detect_leaks=0:handle_segv=0 UBSAN_OPTIONS=print_stacktrace=1 HYPOTHESIS_PROFILE=few \
-	$(PY) -m pytest -n 2 $(NOT_SANITIZED) $(ARGS)
+	$(PY) -m pytest $(NOT_SANITIZED) $(ARGS)
 
 bench: $(VENV)/with-bench ## Measure gymvec beside Gymnasium
 	$(PY) -m pytest bench/test_utils.py -q -W default --benchmark-quiet --benchmark-json=build/bench.json $(ARGS)
