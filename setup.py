@@ -73,6 +73,7 @@ setup(
             extension("_steps"),
             extension("_trees"),
             extension("_exchange"),
+            extension("_mailbox"),
             extension("_serve"),
             extension("_slots", "rows.c"),
             extension("_bell", "bell_parent.c", "bell_worker.c", "bell_wait.c", "bell_watch.c"),

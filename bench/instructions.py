@@ -19,9 +19,9 @@ import measure
 
 import gymvec
 from gymvec import _bell
-from gymvec.vector import async_vector_env
-from gymvec.vector.engine import Engine
+from gymvec.vector import engine
 from gymvec.vector.mail import Mailbox, Subject, dumps
+from gymvec.vector.processes import Workers
 
 WORKERS = (1, 2, 4, 8, 16, 32, 64)
 MOST_A_WORKER = 2000
@@ -34,24 +34,11 @@ void dump(const char *name) { CALLGRIND_DUMP_STATS_AT(name); }
 """
 
 
-class Absent:
-    """A worker process that is not needed."""
+class Absent(Workers):
+    """Worker processes that are not there; their halves of the control words lie in this one."""
 
-    exitcode = None
-
-    def join(self, timeout=None):
-        pass
-
-    def terminate(self):
-        self.exitcode = 0
-
-
-class OneProcess(Engine):
-    """An engine whose workers' halves of the control words lie in this process."""
-
-    def _start(self, index, env_fns, context, *others):
-        part = self.layout.slices[index]
-        ours, theirs = context.Pipe()
+    def start(self, env_fns, layout, arena, context, **others):
+        self.halves = []
         description = {
             "same_observation_space": True,
             "same_action_space": True,
@@ -59,17 +46,24 @@ class OneProcess(Engine):
             "metadata": {},
             "render_mode": None,
         }
-        envs = range(part.start, part.stop)
-        Mailbox(theirs).post(dumps([(env, Subject.ANSWER, description) for env in envs]))
-        self.mailboxes.append(Mailbox(ours))
-        self.processes.append(Absent())
-        half = _bell.Worker(self.arena.buffer, self.layout.hub, part.lane, len(envs))
-        self.__dict__.setdefault("halves", []).append(half)
+        for part in layout.slices:
+            ours, theirs = context.Pipe()
+            envs = range(part.start, part.stop)
+            reports = [(env, Subject.ANSWER, dumps(description)) for env in envs]
+            Mailbox(theirs).post(dumps(reports))
+            self.processes.append(None)
+            self.mailboxes.append(Mailbox(ours))
+            half = _bell.Worker(arena.buffer, layout.hub, part.lane, len(envs))
+            self.halves.append(half)
+
+    def has_ended(self, worker):
+        return False
 
     def end(self, seconds):
         for half in self.halves:
             half.close()
-        super().end(seconds)
+        for mailbox in self.mailboxes:
+            mailbox.close()
 
 
 def answer(halves):
@@ -84,7 +78,7 @@ def answer(halves):
 def count_all(library):
     """Count everything, a dump for each; runs under callgrind."""
     requests = ctypes.PyDLL(library)
-    async_vector_env.Engine = OneProcess
+    engine.Workers = Absent
 
     def count(name, begin, end, halves):
         for step in range(2 * STEPS):
@@ -103,20 +97,21 @@ def count_all(library):
     for workers in WORKERS:
         for kind, num_envs in ("one", workers), ("all", max(WORKERS)):
             envs = gymvec.AsyncVectorEnv([measure.Nothing] * num_envs, num_workers=workers)
-            engine, actions = envs._engine, envs.action_space.sample()
+            bell, actions = envs._engine.bell, envs.action_space.sample()
+            halves = envs._engine.workers.halves
 
             def send(envs=envs, actions=actions):
                 envs.step_async(actions)
 
-            def ring(bell=engine.bell):
+            def ring(bell=bell):
                 bell.send_all(0)
 
-            def take(bell=engine.bell, num_envs=num_envs):
+            def take(bell=bell, num_envs=num_envs):
                 bell.wait(num_envs)
                 bell.drain_all()
 
-            count(f"step {kind} {workers}", send, envs.step_wait, engine.halves)
-            count(f"bell {kind} {workers}", ring, take, engine.halves)
+            count(f"step {kind} {workers}", send, envs.step_wait, halves)
+            count(f"bell {kind} {workers}", ring, take, halves)
             envs.close(terminate=True)
 
 

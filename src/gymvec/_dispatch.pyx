@@ -120,8 +120,11 @@ cdef class Router:
         cdef Builtin builtin
         if found is not NULL:
             builtin = <Builtin>found
-            if self._registry[kind] is builtin._handler and not self._users(
-                self._original_registry.get(kind), builtin
+            # A class that Gymnasium had a handler for keeps having one.
+            if (
+                builtin.standard is not None
+                and self._registry[kind] is builtin._handler
+                and not self._users(self._original_registry[kind], builtin)
             ):
                 return builtin._handler
         return self._walk(kind)

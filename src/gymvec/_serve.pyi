@@ -12,13 +12,14 @@ from gymvec._steps import StepBlocks
 
 APART: Final[int]
 COMMAND_BITS: Final[int]
+SECOND_SET: Final[int]
 
 @final
 class Stepper:
     def __init__(
         self,
         envs: list[Env[Any, Any]],
-        writers: list[Callable[[Any], Any]],
+        writers: list[list[Callable[[Any], Any]]],
         blocks: StepBlocks,
         letters: npt.NDArray[np.bool_],
         slots: SlotWriter,

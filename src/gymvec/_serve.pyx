@@ -19,6 +19,8 @@ cpdef enum:
     COMMAND_BITS = 0xff
     # The letter that belongs to the answer does not wait for the rest of the pass.
     APART = 0x100
+    # Observations go into the second set of blocks.
+    SECOND_SET = 0x200
 
 
 @cython.final
@@ -27,8 +29,8 @@ cdef class Stepper:
 
     Args:
         envs: The environments.
-        writers: For each a function that writes an observation and returns what has no row,
-            or None.
+        writers: For each set of blocks a list with, for each environment, a function that
+            writes an observation and returns what has no row, or None.
         blocks: Where rewards and flags go.
         letters: Writable bool array of shape ``(len(envs),)``: who answers with a letter.
         slots: Takes the infos that fit.
@@ -40,6 +42,7 @@ cdef class Stepper:
     """
 
     cdef list _envs
+    cdef list _sets
     cdef list _writers
     cdef StepBlocks _blocks
     cdef SlotWriter _slots
@@ -65,7 +68,7 @@ cdef class Stepper:
         send,
     ):
         cdef Py_ssize_t n = len(envs)
-        if len(writers) != n or blocks._n != n or slots._n != n:
+        if not 1 <= len(writers) <= 2 or any([len(of_set) != n for of_set in writers]) or blocks._n != n or slots._n != n:
             raise ValueError(f"expected {n} writers, rewards, flags and slots")
         if (
             cnp.PyArray_NDIM(letters) != 1
@@ -75,7 +78,8 @@ cdef class Stepper:
         ):
             raise ValueError(f"expected letters as a writable bool array of shape ({n},)")
         self._envs = envs
-        self._writers = writers
+        self._sets = writers
+        self._writers = writers[0]
         self._blocks = blocks
         self._slots = slots
         self._letter_array = letters.view()
@@ -108,6 +112,12 @@ cdef class Stepper:
         observation, info = self._envs[i].reset(**arguments)
         self._over[i] = self._blocks.store(i, 0.0, False, False)
         self.write(i, observation, [info] if info else [])
+
+    cdef int use(self, bint second) except -1:
+        if second and len(self._sets) < 2:
+            raise ValueError("there is no second set of blocks")
+        self._writers = <list>self._sets[1 if second else 0]
+        return 0
 
     cdef Py_ssize_t checked(self, Py_ssize_t env) except -1:
         if not 0 <= env < len(self._envs):
@@ -167,6 +177,8 @@ def serve_pass(
     while env >= 0:
         opcode = bell.opcode
         try:
+            if stepper is not None:
+                stepper.use(opcode & SECOND_SET)
             if stepper is not None and opcode & COMMAND_BITS == <uint32_t>step_command:
                 stepper.step_env(
                     env,

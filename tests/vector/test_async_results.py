@@ -208,11 +208,14 @@ def test_with_copy_everything_is_the_callers_own(started):
 def test_without_copy_arrays_are_written_over(started):
     envs = started(copy=False, length=9)
     first, *others = envs.step(ZEROS)
-    assert envs.step(ZEROS)[0].tolist() == first.tolist() == [[2, 2]] * 3
+    second = envs.step(ZEROS)[0]
+    assert first.tolist() == [[1, 1]] * 3
+    assert envs.step(ZEROS)[0].tolist() == first.tolist() == [[3, 3]] * 3
+    assert second.tolist() == [[2, 2]] * 3
     assert others[0].tolist() == [1, 1, 1]
-    assert envs.observations.tolist() == [[2, 2]] * 3
+    assert envs.observations.tolist() == [[3, 3]] * 3
     envs.close()
-    assert first.tolist() == [[2, 2]] * 3
+    assert first.tolist() == [[3, 3]] * 3
 
 
 @pytest.mark.parametrize("shared_memory", [True, False])

@@ -81,18 +81,20 @@ class Layout:
         action_space: Action space of a single environment.
         num_envs: Number of environments.
         num_workers: Number of workers; each gets a contiguous slice.
+        num_sets: How many sets of observation blocks there are.
 
     Attributes:
         size: Bytes of the arena.
         hub: Offset of the parent's control words.
         slices: One a worker.
-        observations: Places in the structure of the observation space; None at other leaves.
+        observations: For each set, places in the structure of the observation space; None at
+            other leaves.
         actions: Places of the array leaves of the action space, in order; None if some leaf
             is none.
         info_slots: Place of the packed infos.
     """
 
-    observations: Any
+    observations: list[Any]
     actions: list[ActionPlace] | None
 
     def __init__(
@@ -101,6 +103,7 @@ class Layout:
         action_space: Space[Any],
         num_envs: int,
         num_workers: int,
+        num_sets: int = 1,
     ) -> None:
         self.observation_space = observation_space
         self.action_space = action_space
@@ -109,7 +112,7 @@ class Layout:
         self.size = 0
         self.hub = self._reserve(_bell.hub_size())
         self.slices = [self._slice(start, stop) for start, stop in self._bounds()]
-        self.observations = self._observation_places(observation_space)
+        self.observations = [self._observation_places(observation_space) for _ in range(num_sets)]
         self.actions = self._action_places()
         self.info_slots = self._place((num_envs, SLOT_BYTES), np.uint8)
 
@@ -171,9 +174,9 @@ class Layout:
         """Offset and number of environments of each worker's control words."""
         return [(part.lane, part.size) for part in self.slices]
 
-    def observation_blocks(self, arena: Arena) -> Any:
-        """The blocks of the array leaves, in the structure of the observation space."""
-        return _views(self.observations, arena)
+    def observation_blocks(self, arena: Arena) -> list[Any]:
+        """For each set the blocks of the array leaves, in the structure of the observation space."""
+        return [_views(places, arena) for places in self.observations]
 
 
 def _views(places: Any, arena: Arena) -> Any:

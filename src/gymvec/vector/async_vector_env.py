@@ -15,12 +15,14 @@ from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoA
 from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 
+from gymvec._serve import SECOND_SET
 from gymvec.utils import batch_space, create_empty_array
 from gymvec.vector.actions import bind_action_writer, split_actions
+from gymvec.vector.answers import Answers, Late
 from gymvec.vector.arena import Layout
 from gymvec.vector.copies import own_action
 from gymvec.vector.cores import cpu_quota, usable_cores
-from gymvec.vector.engine import Answers, Engine, Late
+from gymvec.vector.engine import Engine
 from gymvec.vector.errors import StepTimeoutError, WorkerDiedError
 from gymvec.vector.mail import dumps
 from gymvec.vector.observations import Observations, check_shareable
@@ -127,8 +129,10 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 (Graph, Sequence, custom spaces) go by pipe; an observation of nothing else
                 needs False.
             copy: Whether observations returned by :meth:`reset` and :meth:`step` are the
-                caller's own, at every depth. If not, their arrays are views of shared memory,
-                which the next call overwrites.
+                caller's own, at every depth. If not, their arrays are views of one of two
+                blocks of shared memory that take turns: what a call returned stays as it is
+                through the next call, and the one after that overwrites it. :meth:`recv`
+                always copies.
             context: A multiprocessing context or the name of its start method; None for the
                 default.
             daemon: Whether the workers are daemonic, which must not have children.
@@ -261,6 +265,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 self.single_action_space,
                 self.num_envs,
                 self.num_workers,
+                num_sets=1 if self.copy or self._partial else 2,
             ),
             multiprocessing.get_context(self.context)
             if self.context is None or isinstance(self.context, str)
@@ -518,7 +523,8 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             TimeoutError: The time is over. Late answers are dropped.
         """
         letters = self._collect(AsyncState.WAITING_CALL, "call_wait", "call_async", timeout)
-        return tuple([letters[env] for env in range(self.num_envs)])
+        # Nothing comes of a `set_attr` whose wait was interrupted.
+        return tuple([letters.get(env) for env in range(self.num_envs)])
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Get an attribute of each sub-environment, looked up through the wrappers."""
@@ -623,15 +629,17 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         """Send a command, or keep it until late environments have answered."""
         engine = self._engine
         try:
+            self._state = state
             if engine.late:
                 # Within the time-out of the wait that follows.
                 self._deferred = (command, arguments, envs)
             else:
                 engine.send(command, arguments, envs)
-        finally:
+        except BaseException:
             # Ctrl-C may have come after the command was sent.
-            if engine.busy or self._deferred is not None:
-                self._state = state
+            if self._deferred is None and (engine.late or not engine.busy):
+                self._state = _IDLE
+            raise
 
     def _collect(
         self, state: AsyncState, name: str, begin: str, timeout: float | None
@@ -649,8 +657,10 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         deadline = _deadline(timeout)
         try:
             if self._deferred is not None:
-                self._take(self._late_state, engine.drop_late(deadline))
-                engine.send(*self._deferred)
+                if engine.late:
+                    self._take(self._late_state, engine.drop_late(deadline))
+                if not engine.busy:
+                    engine.send(*self._deferred)
                 self._deferred = None
             answers = engine.collect(deadline)
         except Late:
@@ -678,12 +688,19 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 if env not in answers.failures:
                     self._was_reset[env] = True
         if state is not AsyncState.WAITING_CALL:
+            if not self.copy:
+                self._observations.written(
+                    set(self._engine.recipients) - set(answers.failures)
+                    if answers.failures
+                    else self._engine.sent
+                )
             for env, (others, _) in answers.letters.items():
                 if others:
                     self._observations.keep(env, others)
 
     def _observe(self) -> Any:
         self.observations = self._observations.batch(self.copy)
+        self._engine.set_flag = SECOND_SET if self._observations.target else 0
         return self.observations
 
     def _infos(self, letters: dict[int, Any]) -> dict[str, Any]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import pickle
 import time
 import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,15 +15,17 @@ from gymnasium import logger
 
 from gymvec import _bell
 from gymvec._exchange import StepResults
+from gymvec._mailbox import Mailbox, drain, publish
 from gymvec._serve import APART
+from gymvec.vector.answers import NOTHING, Answers, Late, opened
 from gymvec.vector.arena import Arena, Layout
-from gymvec.vector.errors import WorkerDiedError, text_of, unpack_error
+from gymvec.vector.errors import WorkerDiedError
 from gymvec.vector.info_slots import InfoSlots
 from gymvec.vector.mail import Subject, dumps
 from gymvec.vector.processes import Workers
 from gymvec.vector.worker import Command
 
-__all__ = ["Answers", "Engine", "Late"]
+__all__ = ["Engine"]
 
 # Between two slices of a wait the parent looks whether its workers live.
 _SLICE_SECONDS = 0.1
@@ -41,36 +41,7 @@ _CLOSE_SECONDS = 5.0
 _STOPPED_SECONDS = 1.0
 _SLOW_SECONDS = 60.0
 
-_logger = logging.getLogger("gymvec")
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
-
-
-class Late(Exception):
-    """The time given for an answer is over."""
-
-
-@dataclass
-class Answers:
-    """What came with the answers of one call.
-
-    Attributes:
-        letters: Contents by environment, of those that answered with a letter.
-        failures: What environments raised, packed.
-    """
-
-    letters: dict[int, Any] = field(default_factory=dict)
-    failures: dict[int, Any] = field(default_factory=dict)
-
-    @property
-    def error(self) -> BaseException | None:
-        """What the environment with the lowest index raised; it names the others."""
-        if not self.failures:
-            return None
-        envs = sorted(self.failures)
-        return unpack_error(self.failures[envs[0]], envs)
-
-
-_NOTHING = Answers()
 
 
 class Engine:
@@ -85,7 +56,7 @@ class Engine:
         orders: Further fields of :class:`gymvec.vector.worker.Orders`.
         wait: ``"auto"``, ``"spin"`` or ``"block"``.
         polling: Whether to sleep in naps where there are futexes.
-        cores: The cores to pin workers to, in turn; None to leave that to the system.
+        cores: The cores to pin workers to, in turn, or None.
     """
 
     def __init__(
@@ -112,6 +83,8 @@ class Engine:
         self._next_look = 0.0
         self.sent: frozenset[int] | None = None
         self.taken: list[int] = []
+        # SECOND_SET, while observations are to go there.
+        self.set_flag = 0
         self._unwritten = False
         # Envelopes that were received: the subject, and the pickled content.
         self._letters: dict[int, tuple[Subject, bytes]] = {}
@@ -166,11 +139,11 @@ class Engine:
             Late: The deadline has passed.
             WorkerDiedError: A worker died.
         """
-        reports: list[tuple[int, Subject, Any]] = []
         for worker in range(len(self.workers.processes)):
-            for env, subject, packed in self._receive(worker, deadline):
-                reports.append((env, *_opened(env, subject, packed)))
-        return reports
+            self._receive(worker, deadline)
+        reports = sorted(self._letters.items())
+        self._letters.clear()
+        return [(env, *opened(env, *letter)) for env, letter in reports]
 
     # --- commands ---
 
@@ -186,11 +159,7 @@ class Engine:
         # Answers stay until here, so that an interrupted `collect` can be called again.
         self._letters.clear()
         self.sent = None if envs is None else frozenset(envs)
-        if envs is None:
-            self.bell.send_all(command)
-        else:
-            self.bell.send(envs, command)
-        self._mail(letters)
+        self._publish(command | self.set_flag, envs, letters, False)
 
     def send_apart(
         self, command: Command, arguments: dict[int, bytes] | None, envs: np.ndarray
@@ -198,25 +167,26 @@ class Engine:
         """Send a command to environments that answer each by itself, for :meth:`take`."""
         letters = [] if arguments is None else self._sorted(arguments)
         if self._letters:
-            # Those of an earlier call, which `collect` leaves.
+            # Those of earlier calls.
             for env in envs.tolist():
                 self._letters.pop(env, None)
-        self.bell.send(envs, command | APART, eager=True)
-        self._mail(letters)
+        self._publish(command | APART | self.set_flag, envs, letters, True)
 
-    def _mail(self, letters: list[tuple[int, bytes]]) -> None:
+    def _publish(
+        self, opcode: int, envs: Any, letters: list[tuple[Mailbox, bytes]], eager: bool
+    ) -> None:
+        # What is unwritten since an earlier call stays so.
+        self._unwritten = self._unwritten or len(letters) > 0
+        publish(self.bell, opcode, envs, letters, eager)
         if letters:
-            for worker, letter in letters:
-                self.workers.mailboxes[worker].keep(letter)
-            self._unwritten = True
             self._deliver()
 
-    def _sorted(self, arguments: dict[int, bytes]) -> list[tuple[int, bytes]]:
+    def _sorted(self, arguments: dict[int, bytes]) -> list[tuple[Mailbox, bytes]]:
         letters = []
-        for worker, part in enumerate(self.layout.slices):
+        for mailbox, part in zip(self.workers.mailboxes, self.layout.slices, strict=True):
             own = {env: arguments[env] for env in range(part.start, part.stop) if env in arguments}
             if own:
-                letters.append((worker, dumps(own)))
+                letters.append((mailbox, dumps(own)))
         return letters
 
     def _deliver(self) -> None:
@@ -232,7 +202,7 @@ class Engine:
             if not mailbox.unwritten:
                 continue
             try:
-                while not mailbox.flush() and self._keep(mailbox.receive()):
+                while not mailbox.flush() and mailbox.take(self._parse, self._letters):
                     pass
                 left = left or mailbox.unwritten
             except (BrokenPipeError, ConnectionResetError, EOFError):
@@ -252,7 +222,7 @@ class Engine:
         if not envs:
             self.bell.drain_all()
             self.taken.clear()
-            return _NOTHING
+            return NOTHING
         # Other environments' letters were read long ago.
         envs = [
             env
@@ -261,12 +231,12 @@ class Engine:
         ]
         for env in envs:
             while env not in self._letters:
-                self._store(self._receive(self._worker_of[env], deadline))
+                self._receive(self._worker_of[env], deadline)
         self.bell.drain_all()
         self.taken.clear()
         answers = Answers()
         for env in envs:
-            subject, content = _opened(env, *self._letters[env])
+            subject, content = opened(env, *self._letters[env])
             (answers.failures if subject is Subject.ERROR else answers.letters)[env] = content
         return answers
 
@@ -277,7 +247,7 @@ class Engine:
             Late: The deadline has passed.
             WorkerDiedError: A worker died.
         """
-        answers = self.collect(deadline) if self.late else _NOTHING
+        answers = self.collect(deadline) if self.late else NOTHING
         self.late = False
         return answers
 
@@ -294,9 +264,8 @@ class Engine:
         """
         self.look()
         self._wait(deadline, count)
-        self.taken += self.bell.drain(
-            len(self._worker_of) if count is None else self._lacking(count)
-        )
+        limit = len(self._worker_of) if count is None else self._lacking(count)
+        drain(self.bell, limit, self.taken)
 
     def look(self) -> None:
         """Look now and then who lives, when others answer so fast that no wait finds the time."""
@@ -322,7 +291,7 @@ class Engine:
                 raise Late
 
     def letter_of(self, env: int, deadline: float | None) -> tuple[bool, Any]:
-        """Take the letter that came with the answer of an environment in ``taken``.
+        """The letter that came with the answer of an environment in ``taken``.
 
         Returns:
             Whether the environment failed, and the content.
@@ -332,24 +301,21 @@ class Engine:
             WorkerDiedError: The worker died without writing it.
         """
         while env not in self._letters:
-            self._store(self._receive(self._worker_of[env], deadline))
-        subject, content = _opened(env, *self._letters.pop(env))
+            self._receive(self._worker_of[env], deadline)
+        subject, content = opened(env, *self._letters[env])
         return subject is Subject.ERROR, content
 
-    def _keep(self, letter: bytes | None) -> bool:
-        if letter is not None:
-            self._store(pickle.loads(letter))
-        return letter is not None
-
-    def _store(self, envelopes: list[tuple[int, Subject, bytes]]) -> None:
-        for env, subject, packed in envelopes:
+    def _parse(self, letter: bytes) -> dict[int, tuple[Subject, bytes]]:
+        letters = {}
+        for env, subject, packed in pickle.loads(letter):
             if subject is Subject.SCHEMA:
                 self.info_slots.learn(env, *pickle.loads(packed))
             else:
-                self._letters[env] = (subject, packed)
+                letters[env] = (subject, packed)
+        return letters
 
-    def _receive(self, worker: int, deadline: float | None) -> list[tuple[int, Subject, bytes]]:
-        """The next letter of a worker.
+    def _receive(self, worker: int, deadline: float | None) -> None:
+        """Wait for the next letter of a worker.
 
         Raises:
             Late: The deadline has passed.
@@ -360,11 +326,10 @@ class Engine:
             # Asked before the pipe is read, so that the last letter of a worker is found.
             ended = self.workers.has_ended(worker)
             try:
-                letter = mailbox.receive()
+                if mailbox.take(self._parse, self._letters):
+                    return
             except EOFError:
-                ended, letter = True, None
-            if letter is not None:
-                return pickle.loads(letter)
+                ended = True
             if ended:
                 self._report_death(worker)
             if deadline is not None and time.monotonic() >= deadline:
@@ -410,7 +375,7 @@ class Engine:
             )
 
     def _owing(self) -> list[int]:
-        self.taken += self.bell.drain()
+        drain(self.bell, len(self._worker_of), self.taken)
         return [
             worker for worker in range(len(self.layout.slices)) if self.bell.lane_pending(worker)
         ]
@@ -420,7 +385,7 @@ class Engine:
         death = list(range(part.start, part.stop)), self.workers.exit_code(worker)
         self._death = self._death or death
         self._gone.add(worker)
-        self.taken += self.bell.drain()
+        drain(self.bell, len(self._worker_of), self.taken)
         self.bell.abandon(worker)
         raise WorkerDiedError(*death)
 
@@ -483,16 +448,6 @@ class Engine:
         self.workers.disown()
 
 
-def _opened(env: int, subject: Subject, packed: bytes) -> tuple[Subject, Any]:
-    """The content of an envelope, which may be of a class that this process cannot import."""
-    try:
-        return subject, pickle.loads(packed)
-    except Exception as error:
-        name = f"{type(error).__name__}: {text_of(error)}"
-        text = f"what environment {env} returned cannot be unpickled here: {name}"
-        return Subject.ERROR, (None, text, f"{text}\n")
-
-
 def _left(deadline: float | None, most: float) -> float:
     return most if deadline is None else max(0.0, min(most, deadline - time.monotonic()))
 
@@ -502,7 +457,9 @@ def _close_all() -> None:
     for engine in list(_engines):
         error = engine.close(None)
         if error is not None:
-            _logger.warning("closing an environment at exit failed: %r", error)
+            import logging  # not needed before
+
+            logging.getLogger("gymvec").warning("closing an environment at exit failed: %r", error)
 
 
 def _disown_all() -> None:

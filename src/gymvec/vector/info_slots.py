@@ -48,9 +48,12 @@ class InfoSlots:
         """Take a new schema of the worker that has environment ``env``."""
         found = self._known.get(signature)
         if found is None:
-            found = self._known[signature] = len(self._views)
+            # So that it can be done again after an interrupt. Number 0 is no schema.
+            number_here = len(self._known) + 1
             for slots in (self, *self._batches):
+                del slots._views[number_here:]
                 slots._views.append(_Views(slots._slots, signature))
+            found = self._known[signature] = number_here
         self._table[self._workers[env], number] = found
 
     def gather(
@@ -180,13 +183,16 @@ class _Views:
             )
             self.end += -(-row.nbytes // _HEADER_BYTES) * _HEADER_BYTES
             self._columns.append((key, kind, view))
+        self._mask_keys = [f"_{key}" for key, _, _ in self._columns]
+        self._everyone = np.ones(self._n, dtype=np.bool_)
 
     def all_rows(self) -> dict[str, Any]:
         """The infos if every environment has this schema."""
         infos: dict[str, Any] = {}
-        for key, kind, view in self._columns:
+        for (key, kind, view), mask_key in zip(self._columns, self._mask_keys, strict=True):
             infos[key] = view.all_rows() if kind == _NESTED else view.copy()
-            infos[f"_{key}"] = np.ones(self._n, dtype=np.bool_)
+            # In a quarter of the time of np.ones.
+            infos[mask_key] = self._everyone.copy()
         return infos
 
     def add_rows(self, infos: dict[str, Any], rows: np.ndarray) -> None:

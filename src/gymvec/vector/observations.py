@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -44,12 +45,18 @@ def check_shareable(space: Space[Any]) -> None:
 class Observations:
     """The latest observation of every environment.
 
+    Where there are two sets of blocks, a call's observations go into the set that the last
+    batch did not come from; so a batch that is not copied stays valid through the next call.
+
     Args:
         space: Observation space of a single environment.
         layout: What lies where in the arena.
         arena: The arena.
         num_envs: Number of environments.
         batch_size: Number of environments of a batch of :meth:`some`.
+
+    Attributes:
+        target: The set that observations go into now.
     """
 
     def __init__(
@@ -63,10 +70,15 @@ class Observations:
         self._space = space
         self._num_envs = num_envs
         self._shared = layout.observation_space is not None
+        self.target = 0
+        # The set in which each environment's latest observation lies.
+        self._where = np.zeros(num_envs, np.int8)
+        self._blocks: list[list[np.ndarray]] = []
         if self._shared:
-            blocks = layout.observation_blocks(arena)
-            self._read = bind_reader(space, blocks, num_envs)
-            self._gather = bind_gatherer(space, blocks, batch_size)
+            sets = layout.observation_blocks(arena)
+            self._blocks = [list(_arrays(blocks)) for blocks in sets]
+            self._reads = [bind_reader(space, blocks, num_envs) for blocks in sets]
+            self._gathers = [bind_gatherer(space, blocks, batch_size) for blocks in sets]
             others = sum(not is_array_leaf(leaf) for _, leaf in leaves(space))
             self._others: list[list[Any]] = [[None] * num_envs for _ in range(others)]
             if self._others:
@@ -82,7 +94,7 @@ class Observations:
     def initial(self) -> Any:
         """The batch before the first reset."""
         if self._shared:
-            return self._read(self._others, False)
+            return self._reads[0](self._others, False)
         return create_empty_array(self._space, n=self._num_envs)
 
     def keep(self, env: int, others: list[Any]) -> None:
@@ -93,17 +105,45 @@ class Observations:
         for items, value in zip(self._others, others, strict=True):
             items[env] = value
 
+    def written(self, envs: Iterable[int] | None) -> None:
+        """Environments have put their observations into ``target``; None for all."""
+        if envs is None:
+            self._where.fill(self.target)
+        else:
+            self._where[list(envs)] = self.target
+
     def batch(self, copy: bool) -> Any:
         """The batch; with ``copy`` the caller's own at every depth."""
-        if self._shared:
-            return self._read(self._others, copy)
-        return self._stack(self._items)
+        if not self._shared:
+            return self._stack(self._items)
+        target = self.target
+        if len(self._blocks) == 2:
+            self._carry()
+            self.target = 1 - target
+        return self._reads[target](self._others, copy)
+
+    def _carry(self) -> None:
+        """Copy the rows that are not in the target, such as those that a mask left out."""
+        left = np.flatnonzero(self._where != self.target)
+        if len(left) > 0:
+            sources, targets = self._blocks[1 - self.target], self._blocks[self.target]
+            for source, target in zip(sources, targets, strict=True):
+                target[left] = source[left]
+            self._where[left] = self.target
 
     def some(self, envs: np.ndarray) -> Any:
         """A batch of the environments ``envs``, an int64 array; the caller's own at every depth."""
         if self._shared:
-            return self._gather(self._others, envs)
+            return self._gathers[self.target](self._others, envs)
         return self._stack_some([self._items[env] for env in envs])
+
+
+def _arrays(blocks: Any) -> Iterator[np.ndarray]:
+    if isinstance(blocks, dict):
+        for part in blocks.values():
+            yield from _arrays(part)
+    elif blocks is not None:
+        yield blocks
 
 
 def _other_leaves(space: Space[Any]) -> list[Space[Any]]:

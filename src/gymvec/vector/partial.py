@@ -15,8 +15,10 @@ from gymnasium.vector.vector_env import AutoresetMode
 
 from gymvec.utils import batch_space
 from gymvec.vector.actions import Write, split_actions
+from gymvec.vector.answers import Answers, Late
 from gymvec.vector.batches import Batches
-from gymvec.vector.engine import Answers, Engine, Late
+from gymvec.vector.copies import own_action
+from gymvec.vector.engine import Engine
 from gymvec.vector.errors import StepTimeoutError, unpack_error
 from gymvec.vector.mail import dumps
 from gymvec.vector.observations import Observations
@@ -152,7 +154,9 @@ class SendRecv:
             self._batches.send(_STEP, None, envs)
             return
         items = split_actions(self._actions_of(len(envs)), actions, len(envs))
-        arguments = {env: dumps(action) for env, action in zip(envs.tolist(), items, strict=True)}
+        arguments = {
+            env: dumps(own_action(action)) for env, action in zip(envs.tolist(), items, strict=True)
+        }
         self._batches.send(Command.STEP_BY_LETTER, arguments, envs)
 
     def recv(self, timeout: float | None = None) -> Batch:
@@ -205,6 +209,7 @@ class SendRecv:
         for env, others in letters.items():
             self._observations.keep(env, others)
         rewards, terminations, truncations = self._engine.results.gather(envs)
+        self._observations.written(envs)
         observations = self._observations.some(envs)
         infos["env_id"] = envs
         infos["_env_id"] = np.ones(self.batch_size, dtype=np.bool_)

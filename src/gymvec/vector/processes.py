@@ -9,7 +9,6 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import wait
-from pathlib import Path
 from typing import Any
 
 from gymvec import _bell
@@ -128,7 +127,8 @@ class Workers:
     def is_stopped(self, worker: int) -> bool:
         """Whether a process is held by a debugger or a stop signal, where that can be seen."""
         try:
-            stat = Path(f"/proc/{self.processes[worker].pid}/stat").read_text()
+            with open(f"/proc/{self.processes[worker].pid}/stat") as file:
+                stat = file.read()
         except OSError:
             return False
         return stat.rpartition(")")[2].split()[0] in "Tt"

@@ -230,15 +230,17 @@ class _Worker:
     def _bind(self) -> dict[int, Callable[[int], None]]:
         """What to do at each command but a plain step and the last."""
         arena, layout, part = self._orders.arena, self._orders.layout, self._part
-        blocks = layout.observation_blocks(arena)
         self._actions = bind_action_reader(layout, arena)
         self._stepper = stepper = Stepper(
             self._envs,
             [
-                _hand_back
-                if layout.observation_space is None
-                else bind_writer(env.observation_space, blocks, self._first + i)
-                for i, env in enumerate(self._envs)
+                [
+                    _hand_back
+                    if layout.observation_space is None
+                    else bind_writer(env.observation_space, blocks, self._first + i)
+                    for i, env in enumerate(self._envs)
+                ]
+                for blocks in layout.observation_blocks(arena)
             ],
             StepBlocks(
                 part.rewards.view(arena),
