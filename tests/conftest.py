@@ -1,8 +1,12 @@
 """Settings of all tests: hypothesis profiles."""
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
+
+# Started in the background by a shell, this process would ignore Ctrl-C, which tests send.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The checks that look at time say nothing on a machine that others share.
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]

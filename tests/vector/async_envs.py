@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from scripted import Scripted
@@ -89,14 +88,11 @@ def start_script(path: Any, text: str, **kwargs: Any) -> subprocess.Popen:
     """Run a text as a program of its own; its helpers are importable."""
     path.write_text(text)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    # Started in the background by a shell, this process may ignore the signal, and so would it.
-    default = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     return subprocess.Popen(
         [sys.executable, str(path)],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=default,
         **kwargs,
     )
