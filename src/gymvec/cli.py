@@ -1,0 +1,43 @@
+"""The command line: ``python -m gymvec SUBCOMMAND``.
+
+A subcommand is a module with ``add_parser(subparsers)``, which adds a parser and sets ``func``
+as its default: a function that takes the parsed arguments and returns the exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+
+from gymvec.compare import command as compare
+
+__all__ = ["main"]
+
+_SUBCOMMANDS = (compare,)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a subcommand.
+
+    Args:
+        argv: The arguments, without the program's name; None for those of this process.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        SystemExit: The arguments are not understood, or ask for help.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m gymvec", description="Vector environments: see what they give you."
+    )
+    subparsers = parser.add_subparsers(required=True, metavar="SUBCOMMAND")
+    for subcommand in _SUBCOMMANDS:
+        subcommand.add_parser(subparsers)
+    argv = sys.argv[1:] if argv is None else argv
+    arguments = parser.parse_args(
+        argv, argparse.Namespace(command=f"{parser.prog} {shlex.join(argv)}")
+    )
+    return arguments.func(arguments)
