@@ -18,7 +18,7 @@ import cloudpickle
 
 from gymvec.vector.errors import how_it_ended
 
-__all__ = ["Failure", "Host"]
+__all__ = ["Failure", "Host", "OutOfTimeError", "reason_of"]
 
 _POSIX = os.name == "posix"
 _SLICE_SECONDS = 0.05
@@ -31,6 +31,10 @@ class Failure(Exception):
 
     The host is then of no more use, and should be closed.
     """
+
+
+class OutOfTimeError(Failure):
+    """The time limit was over."""
 
 
 class Host:
@@ -84,7 +88,8 @@ class Host:
             limit: Seconds that it may take.
 
         Raises:
-            Failure: It raised, took longer, or the host died.
+            OutOfTimeError: It took longer.
+            Failure: It raised, or the host died.
         """
         try:
             order = cloudpickle.dumps((function, args))
@@ -137,7 +142,7 @@ class Host:
                 if not self._process.is_alive() and not self._connection.poll(0):
                     raise Failure(self._last_words())
                 if time.monotonic() >= deadline:
-                    raise Failure(f"no answer within {limit:.3g} s")
+                    raise OutOfTimeError(f"no answer within {limit:.3g} s")
             return self._connection.recv()
         except (EOFError, OSError):
             raise Failure(self._last_words()) from None

@@ -20,7 +20,7 @@ from gymnasium import Env, Space
 from gymvec.compare.hosts import reason_of
 from gymvec.utils import CloudpickleWrapper, batch_space, iterate
 
-__all__ = ["SEED", "BareLoops", "Registered", "Stepped", "action_batches"]
+__all__ = ["SEED", "BareLoops", "Loop", "Registered", "Stepped", "action_batches"]
 
 SEED = 0
 
@@ -109,7 +109,7 @@ class BareLoops:
         for start, stop in itertools.pairwise(bounds):
             ours, theirs = multiprocessing.Pipe()
             process = multiprocessing.Process(
-                target=_loop,
+                target=_serve_loop,
                 args=(CloudpickleWrapper(env_fn), num_envs, start, stop, theirs, self._barrier),
                 daemon=True,
             )
@@ -142,28 +142,29 @@ class BareLoops:
         return answers
 
 
-def _loop(env_fn: Any, num_envs: int, start: int, stop: int, pipe: Any, barrier: Any) -> None:
-    try:
-        for seconds in _steps(env_fn, num_envs, start, stop, pipe, barrier):
-            pipe.send(seconds)
-    except Exception as error:
-        barrier.abort()
-        pipe.send(reason_of(error))
+class Loop:
+    """A plain Python loop over environments in this process."""
 
+    def __init__(
+        self, env_fn: Callable[[], Env[Any, Any]], num_envs: int, start: int, stop: int
+    ) -> None:
+        """Build and reset those from ``start`` to ``stop`` of ``num_envs`` environments."""
+        self.num_envs = stop - start
+        self._envs = [env_fn() for _ in range(start, stop)]
+        batched = batch_space(self._envs[0].action_space, num_envs)
+        self._batches = [
+            list(iterate(batched, batch))[start:stop] for batch in action_batches(batched)
+        ]
+        for i, env in enumerate(self._envs):
+            env.reset(seed=SEED + start + i)
+        self._over = [False] * len(self._envs)
+        self._first = 0
 
-def _steps(env_fn: Any, num_envs: int, start: int, stop: int, pipe: Any, barrier: Any) -> Any:
-    envs = [env_fn() for _ in range(start, stop)]
-    batched = batch_space(envs[0].action_space, num_envs)
-    batches = [list(iterate(batched, each))[start:stop] for each in action_batches(batched)]
-    for i, env in enumerate(envs):
-        env.reset(seed=SEED + start + i)
-    over = [False] * len(envs)
-    first = 0
-    yield 0.0
-    while (steps := pipe.recv()) is not None:
-        barrier.wait()
+    def take(self, steps: int) -> float:
+        """Take ``steps`` steps of each; the seconds that they took."""
+        envs, over, batches = self._envs, self._over, self._batches
         begin = time.perf_counter()
-        for step in range(first, first + steps):
+        for step in range(self._first, self._first + steps):
             actions = batches[step % len(batches)]
             for i, env in enumerate(envs):
                 # A reset counts as the step that the autoreset mode makes of it.
@@ -173,7 +174,23 @@ def _steps(env_fn: Any, num_envs: int, start: int, stop: int, pipe: Any, barrier
                 else:
                     _, _, terminated, truncated, _ = env.step(actions[i])
                     over[i] = terminated or truncated
-        yield time.perf_counter() - begin
-        first += steps
-    for env in envs:
-        env.close()
+        self._first += steps
+        return time.perf_counter() - begin
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in self._envs:
+            env.close()
+
+
+def _serve_loop(env_fn: Any, num_envs: int, start: int, stop: int, pipe: Any, barrier: Any) -> None:
+    try:
+        loop = Loop(env_fn, num_envs, start, stop)
+        pipe.send(0.0)
+        while (steps := pipe.recv()) is not None:
+            barrier.wait()
+            pipe.send(loop.take(steps))
+        loop.close()
+    except Exception as error:
+        barrier.abort()
+        pipe.send(reason_of(error))
