@@ -29,7 +29,7 @@ _GRACE_SECONDS = 5.0
 class Failure(Exception):
     """What a host was asked for did not come; the text is the reason, in one line.
 
-    The host is then of no more use, and should be closed.
+    The host is then of no more use, and should be closed. What a host does may raise it too.
     """
 
 
@@ -190,6 +190,8 @@ def _serve(connection: Any, log: str, start_method: str) -> None:
             answer = True, function(held, *args)
         except KeyboardInterrupt:
             raise
+        except Failure as failure:
+            answer = False, str(failure)
         except BaseException as error:
             answer = False, reason_of(error)
         if _POSIX:
@@ -206,6 +208,8 @@ def _write_to(log: str) -> None:
     for stream in (1, 2):
         os.dup2(descriptor, stream)
     os.close(descriptor)
+    # What a fork has copied may write elsewhere, as notebooks let it.
+    sys.stdout, sys.stderr = (open(stream, "w", 1, closefd=False) for stream in (1, 2))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

@@ -114,7 +114,8 @@ def markdown(facts: dict[str, Any]) -> str:
     for name, by_size in cells.items():
         lines.append("| " + " | ".join([name, *(by_size.get(n, "") for n in sizes)]) + " |")
     lines.append("")
-    lines += [f"{where}: {reason}" for where, reason in reasons.items()]
+    for where, reason in reasons.items():
+        lines += [f"{where}: {reason}", ""]
     versions = ", ".join(f"{name} {found}" for name, found in facts["versions"].items())
     rounds = facts["plan"]["rounds"]
     lines.append(

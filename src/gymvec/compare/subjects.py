@@ -17,8 +17,9 @@ from typing import Any
 import gymnasium
 from gymnasium import Env, Space
 
-from gymvec.compare.hosts import reason_of
+from gymvec.compare.hosts import Failure, reason_of
 from gymvec.utils import CloudpickleWrapper, batch_space, iterate
+from gymvec.vector.errors import how_it_ended
 
 __all__ = ["SEED", "BareLoops", "Loop", "Registered", "Stepped", "action_batches"]
 
@@ -98,7 +99,7 @@ class BareLoops:
             count: Number of processes, at most ``num_envs``.
 
         Raises:
-            RuntimeError: A loop failed.
+            Failure: A loop failed.
         """
         self.num_envs = num_envs
         count = min(num_envs, count)
@@ -134,11 +135,17 @@ class BareLoops:
             process.join()
 
     def _answers(self) -> list[float]:
-        answers = [pipe.recv() for pipe in self._pipes]
+        answers = []
+        for pipe, process in zip(self._pipes, self._processes, strict=True):
+            try:
+                answers.append(pipe.recv())
+            except EOFError:
+                process.join(1.0)
+                raise Failure(f"a loop's process {how_it_ended(process.exitcode)}") from None
         for answer in answers:
-            # What broke the barrier for the others comes without a number, and with a reason.
+            # One that fails breaks the barrier for the others, whose reason is no reason.
             if isinstance(answer, str) and "BrokenBarrierError" not in answer:
-                raise RuntimeError(answer)
+                raise Failure(answer)
         return answers
 
 
