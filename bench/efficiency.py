@@ -13,7 +13,7 @@ import argparse
 import measure
 
 from gymvec.compare.backends import BACKENDS, LIMIT, Setting
-from gymvec.compare.measure import Plan
+from gymvec.compare.measure import Plan, Pool
 from gymvec.compare.measure import measured as measure_rows
 
 KEYS = ("loops", "gymnasium-sync", "gymnasium-async", "gymvec-sync", "gymvec-async")
@@ -30,7 +30,7 @@ TARGETS = {
 NOTHING_TARGETS = {"Gymnasium sync": 2, "Gymnasium async": 60}
 
 
-def measured(name, num_envs, workers, plan):
+def measured(name, num_envs, workers, plan, pool):
     """Seconds an env step of each subject, one figure a round; and what was refused.
 
     Those of the bare loops are of one core.
@@ -39,7 +39,7 @@ def measured(name, num_envs, workers, plan):
     subjects = [
         (BACKENDS[key], measure.cores() if BACKENDS[key] is LIMIT else workers) for key in KEYS
     ]
-    rows = measure_rows(setting, subjects, plan)
+    rows = measure_rows(setting, subjects, plan, pool)
     times = {row.backend: row.seconds for row in rows if row.reason is None}
     cores = min(num_envs, measure.cores())
     times[LIMIT.name] = [seconds * cores for seconds in times[LIMIT.name]]
@@ -122,11 +122,12 @@ def main():
     arguments = parser.parse_args()
     plan = Plan(arguments.rounds, arguments.seconds, time_limit=300, same_steps=True)
     load, results = measure.load(), []
-    for name in arguments.envs.split(","):
-        for num_envs in map(int, arguments.num_envs.split(",")):
-            result = measured(name, num_envs, arguments.workers, plan)
-            results.append(judged(result, measure.cores()))
-            print(" ".join(row(result)), flush=True)
+    with Pool() as pool:
+        for name in arguments.envs.split(","):
+            for num_envs in map(int, arguments.num_envs.split(",")):
+                result = measured(name, num_envs, arguments.workers, plan, pool)
+                results.append(judged(result, measure.cores()))
+                print(" ".join(row(result)), flush=True)
     facts = measure.about(load) | {"workers": arguments.workers, "results": results}
     measure.report("Vector environments", HEADER, map(row, results), facts, arguments.json)
 

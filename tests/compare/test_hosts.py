@@ -103,18 +103,6 @@ def test_a_host_is_stopped_between_orders():
     host.close()
 
 
-def close_says(held):
-    held["file"].write_text("closed")
-
-
-def test_what_is_held_is_closed(tmp_path):
-    host = Host()
-    path = tmp_path / "closed"
-    host.ask(put, "file", path, limit=60)
-    host.close(close_says)
-    assert path.read_text() == "closed"
-
-
 PROGRAM = """
 import os, sys, time
 from gymvec.compare.hosts import Host

@@ -18,7 +18,7 @@ import gymnasium
 
 from gymvec.compare.backends import BACKENDS, LIMIT, Backend, Setting, available
 from gymvec.compare.facts import about, load
-from gymvec.compare.measure import Plan, Row, measured, parts
+from gymvec.compare.measure import Plan, Pool, Row, measured, parts
 from gymvec.compare.report import FORMAT, failed, results
 from gymvec.compare.subjects import Registered
 from gymvec.vector.cores import usable_cores
@@ -109,9 +109,11 @@ def compare(
     """
     rows = []
     limit = (LIMIT, usable_cores())
-    for size in sorted({1, *sizes}):
-        setting = Setting(env_fn, size, 1, envpool_id)
-        rows += measured(setting, [limit, *subjects] if size in sizes else [limit], plan, tick)
+    with Pool() as pool:
+        for size in sorted({1, *sizes}):
+            setting = Setting(env_fn, size, 1, envpool_id)
+            some = [limit, *subjects] if size in sizes else [limit]
+            rows += measured(setting, some, plan, pool, tick)
     return rows
 
 

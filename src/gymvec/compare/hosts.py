@@ -110,17 +110,10 @@ class Host:
             raise Failure(result)
         return result
 
-    def close(self, held_closes: Callable[[dict[str, Any]], None] | None = None) -> None:
-        """End the process and all of its descendants.
-
-        Args:
-            held_closes: What the host does first, unless it takes longer than five seconds.
-        """
+    def close(self) -> None:
+        """End the process and all of its descendants, whatever they do."""
         if self._process is None:
             return
-        if held_closes is not None:
-            with contextlib.suppress(Failure):
-                self.ask(held_closes, limit=_GRACE_SECONDS)
         # Before the process is waited for, and its number can go to another.
         if self._has_group:
             with contextlib.suppress(ProcessLookupError, PermissionError):

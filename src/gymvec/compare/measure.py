@@ -12,6 +12,7 @@ from gymvec.compare.hosts import Failure, Host
 
 __all__ = [
     "Plan",
+    "Pool",
     "Row",
     "close_subject",
     "estimate",
@@ -23,6 +24,7 @@ __all__ = [
 
 # A pass of calibration is long enough once it takes this part of a round.
 _CALIBRATION = 0.2
+_CLOSE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,34 @@ class Row:
     reason: str | None = None
 
 
+class Pool:
+    """Hosts that wait for their next environments, so that each imports its packages once."""
+
+    def __init__(self) -> None:
+        self._idle: dict[tuple[str, int], Host] = {}
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        while self._idle:
+            self._idle.popitem()[1].close()
+
+    def take(self, backend: Backend, workers: int) -> Host:
+        """A host that has measured this, or a new one, which is not waited for."""
+        # A new one knows of nothing but its own imports, so that no backend sees another's.
+        return self._idle.pop((backend.key, workers), None) or Host("spawn")
+
+    def give_back(self, backend: Backend, workers: int, host: Host) -> None:
+        """Keep a host whose environments are closed."""
+        self._idle[backend.key, workers] = host
+
+
 def measured(
     setting: Setting,
     subjects: Sequence[tuple[Backend, int]],
     plan: Plan,
+    pool: Pool,
     tick: Callable[[str, int], None] = lambda name, parts: None,
 ) -> list[Row]:
     """Measure backends with some number of environments.
@@ -76,12 +102,13 @@ def measured(
         setting: The environment, and how many.
         subjects: Backends, each with its number of workers.
         plan: How much is measured.
+        pool: Where hosts come from and go to.
         tick: Is told the name of a backend and how many of its :func:`parts` are done.
 
     Returns:
         A row a subject. One that fails has the reason in its row, and the others go on.
     """
-    stages = [_Stage(backend, workers, setting, plan, tick) for backend, workers in subjects]
+    stages = [_Stage(backend, workers, setting, plan, pool, tick) for backend, workers in subjects]
     try:
         for stage in stages:
             stage.start()
@@ -111,12 +138,15 @@ class _Stage:
         workers: int,
         setting: Setting,
         plan: Plan,
+        pool: Pool,
         tick: Callable[[str, int], None],
     ) -> None:
         self.row = Row(backend.name, setting.num_envs, workers if backend.has_workers else None)
         self._backend = backend
+        self._workers = workers
         self._setting = Setting(**{**vars(setting), "workers": workers})
         self._plan = plan
+        self._pool = pool
         self._tick = tick
         self._host: Host | None = None
         self._left = parts(plan)
@@ -127,8 +157,7 @@ class _Stage:
             self._fail(f"not installed: pip install {self._backend.distribution}")
             return
         try:
-            # Of nothing but this process's imports, so that no backend sees another's.
-            self._host = Host("spawn")
+            self._host = self._pool.take(self._backend, self._workers)
         except Failure as failure:
             self._fail(str(failure))
 
@@ -159,10 +188,16 @@ class _Stage:
             self._done(1)
 
     def close(self) -> None:
-        """End the host."""
-        if self._host is not None:
-            self._host.close(close_subject)
-            self._host = None
+        """Close the environments, and end the host unless it can be used again."""
+        if self._host is None:
+            return
+        try:
+            self._host.ask(close_subject, limit=_CLOSE_SECONDS)
+        except Failure:
+            self._host.close()
+        else:
+            self._pool.give_back(self._backend, self._workers, self._host)
+        self._host = None
 
     def _ask(self, function: Callable[..., Any], *args: Any) -> Any:
         assert self._host is not None
