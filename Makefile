@@ -20,7 +20,7 @@ C_TESTS := $(wildcard csrc/test_*.c)
 PACKAGE := setup.py pyproject.toml MANIFEST.in $(C_CODE) $(C_HEADERS) \
 	$(shell find src -name '*.py' -o -name '*.py[xi]' -o -name '*.pxd' -o -name py.typed)
 
-.PHONY: help demo test test-c test-python sanitize bench table conformance lint format clean
+.PHONY: help demo test test-c test-python sanitize bench compare peers table conformance lint format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -53,8 +53,9 @@ $(VENV)/with-%: $(VENV)/package
 
 # --- targets -----------------------------------------------------------------------------
 
-demo: $(VENV)/package ## Step 64 CartPoles on Gymnasium's functions and on gymvec's
-	$(PY) bench/demo.py $(ARGS)
+demo: $(VENV)/with-compare ## Gymnasium's functions and gymvec's, then CartPole on each kind of vector environment
+	$(PY) bench/demo.py
+	$(PY) -m gymvec compare CartPole-v1 --num-envs 8,32 --seconds 0.2 --rounds 3 $(ARGS)
 
 test: test-c test-python ## Run the C tests, then the Python tests on the installed package
 
@@ -105,13 +106,40 @@ sanitize: build/sanitize/site $(VENV)/with-test ## Run the Python tests with san
 	ASAN_OPTIONS=detect_leaks=0:handle_segv=0 UBSAN_OPTIONS=print_stacktrace=1 HYPOTHESIS_PROFILE=few \
 	$(PY) -m pytest $(NOT_SANITIZED) $(ARGS)
 
-bench: $(VENV)/with-bench ## Measure gymvec beside Gymnasium
-	$(PY) -m pytest bench/test_utils.py -q -W default --benchmark-quiet --benchmark-json=build/bench.json $(ARGS)
-	$(PY) bench/table.py reduce build/bench.json bench/results/utils.json
-	$(PY) bench/table.py show bench/results/utils.json
+# What `make table` puts into README.md.
+RESULTS := bench/results
+VECTOR_ENVS := Nothing,CartPole-v1,HalfCheetah-v5,MiniGrid-Empty-8x8-v0
 
-table: ## Put the last measurements into README.md
-	$(PYTHON) bench/table.py paste bench/results/utils.json README.md
+bench: $(VENV)/with-bench ## Measure gymvec beside Gymnasium: functions, then vector environments
+	$(PY) -m pytest bench/test_utils.py -q -W default --benchmark-quiet --benchmark-json=build/bench.json $(ARGS)
+	$(PY) bench/table.py reduce build/bench.json $(RESULTS)/utils.json
+	$(PY) bench/table.py show $(RESULTS)/utils.json
+	$(PY) bench/efficiency.py --rounds 5 --seconds 0.25 --num-envs 32 --envs $(VECTOR_ENVS) \
+		--json $(RESULTS)/efficiency.json
+
+# Other packages in an environment of their own, as far as they can be installed here.
+PEERS := $(VENV)-peers
+PEERS_PY := $(PEERS)/$(notdir $(BIN))/python
+$(PEERS)/made: build/release/made $(wildcard bench/peers/*.txt)
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS_PY) -m pip install --quiet 'pip>=23.2'
+	$(PEERS_PY) -m pip install --quiet --force-reinstall --no-deps build/release/wheel/*.whl
+	$(PEERS_PY) -m pip install --quiet "$$(echo build/release/wheel/*.whl)[compare]"
+	$(PEERS_PY) bench/peers/install.py
+	touch $@
+
+compare: $(PEERS)/made ## Measure CartPole on all kinds of vector environment, other packages' too
+	$(PEERS_PY) -m gymvec compare CartPole-v1 --seconds 0.4 --rounds 5 \
+		--json $(RESULTS)/compare.json --plot $(RESULTS)/compare.png $(ARGS)
+
+peers: $(PEERS)/made ## Measure six environments on all kinds of vector environment
+	$(PEERS_PY) bench/peers/run.py $(ARGS)
+
+table: $(VENV)/with-bench ## Put the last measurements into README.md
+	$(PY) bench/table.py paste $(RESULTS)/utils.json README.md
+	$(PY) bench/vector_table.py $(RESULTS)/efficiency.json README.md
+	$(PY) bench/readme.py compare $(RESULTS)/compare.json README.md
+	$(PY) bench/readme.py peers $(RESULTS)/peers.json README.md
 
 conformance: $(VENV)/with-test ## Run Gymnasium's own tests on gymvec: make conformance GYMNASIUM=checkout
 	$(PY) tests/conformance/run.py $(GYMNASIUM) $(ARGS)

@@ -16,9 +16,9 @@ import gymnasium.vector
 import numpy as np
 from gymnasium import Env
 
-import gymvec
 from gymvec.compare.subjects import SEED, BareLoops, Stepped, action_batches
 from gymvec.utils import batch_space, iterate
+from gymvec.vector import AsyncVectorEnv, SyncVectorEnv
 
 __all__ = ["BACKENDS", "LIMIT", "Backend", "Setting", "available"]
 
@@ -182,7 +182,7 @@ _ALL = (
         "gymvec sync",
         functools.partial(
             _of_functions,
-            lambda fns, setting: gymvec.SyncVectorEnv(fns, **(setting.vector_kwargs or {})),
+            lambda fns, setting: SyncVectorEnv(fns, **(setting.vector_kwargs or {})),
         ),
     ),
     Backend(
@@ -190,7 +190,7 @@ _ALL = (
         "gymvec async",
         functools.partial(
             _of_functions,
-            lambda fns, setting: gymvec.AsyncVectorEnv(
+            lambda fns, setting: AsyncVectorEnv(
                 fns, **{"num_workers": setting.workers, **(setting.vector_kwargs or {})}
             ),
         ),

@@ -106,6 +106,7 @@ class Host:
             raise Failure(self._last_words()) from None
         done, result = self._receive(deadline, limit)
         self._signal("SIGSTOP")
+        self._await_stop()
         if not done:
             raise Failure(result)
         return result
@@ -151,6 +152,14 @@ class Host:
         if self._stopped and self._has_group:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, getattr(signal, name))
+
+    def _await_stop(self) -> None:
+        # Should this process be killed, the kernel ends a group that is stopped, but not one
+        # that is about to be.
+        if self._stopped and hasattr(os, "waitid"):
+            with contextlib.suppress(ChildProcessError):  # a fork server's child
+                either = os.WSTOPPED | os.WEXITED | os.WNOWAIT
+                os.waitid(os.P_PID, self._process.pid, either)
 
 
 def reason_of(error: BaseException) -> str:
