@@ -40,11 +40,11 @@ def table(figures):
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     versions = ", ".join(f"{name} {found}" for name, found in figures["versions"].items())
     notes = [
-        f"{result['backend']} fails on {result['env']}: {short(result['reason'])}."
+        f"{result['backend']} fails on {result['env']}: {short(result['reason'])}"
         for result in figures["results"]
         if result["reason"]
     ]
-    notes += [f"{name}: {why}." for name, why in figures["absent"].items()]
+    notes += [f"{name}: {why}" for name, why in figures["absent"].items()]
     notes.append(
         f"{figures['num_envs']} environments, {figures['workers']} workers; medians of "
         f"{figures['plan']['rounds']} rounds of `{figures['command']}` on {figures['machine']}; "

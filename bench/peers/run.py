@@ -40,10 +40,15 @@ PACKAGES = (
 
 
 def subjects(name, workers):
-    """The backends that are installed and have the environment."""
-    found = backends.available(ENVPOOL_IDS.get(name))
-    # The limit is of all cores, whatever the others are given.
-    return [(each, usable_cores() if each is backends.LIMIT else workers) for each in found]
+    """The backends that are installed and have the environment, with their workers."""
+    found = []
+    for each in backends.available(ENVPOOL_IDS.get(name)):
+        # The limit is of all cores, whatever the others are given.
+        found.append((each, usable_cores() if each is backends.LIMIT else workers))
+        if each.key == "pufferlib" and workers > 1:
+            # Its main process polls all the time, and may want a core for that.
+            found.append((each, workers - 1))
+    return found
 
 
 def absent():
@@ -61,7 +66,7 @@ def main():
     parser.add_argument("--num-envs", type=int, default=32)
     parser.add_argument("--workers", type=int, default=usable_cores())
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.3, help="of a measurement")
+    parser.add_argument("--seconds", type=float, default=0.25, help="of a measurement")
     parser.add_argument("--json", metavar="FILE", default="bench/results/peers.json")
     parser.add_argument("--plot", metavar="FILE", default="bench/results/peers.png")
     arguments = parser.parse_args()

@@ -2,13 +2,15 @@
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from marks import gone, mark
+from marks import gone, mark, marked
 
 from gymvec.cli import main
 from gymvec.compare import backends, command
@@ -231,6 +233,25 @@ def test_as_a_program(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "gymvec async" in done.stdout
     assert [row["reason"] for row in rows(tmp_path / "result.json").values()] == [None] * 4
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_an_interrupt_ends_all(tmp_path, monkeypatch):
+    value = mark(monkeypatch)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gymvec", "compare", *QUICK, "--env-kwargs", "what=hang"],
+        cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    # The limit's host and its loop: by now it measures.
+    while len(marked(value)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert err.endswith("interrupted; nothing is kept\n")
+    assert gone(value)
 
 
 def test_importing_gymvec_imports_none_of_it():

@@ -137,7 +137,11 @@ def _run(arguments: argparse.Namespace) -> int:
         for workers in (arguments.workers if backend.has_workers else arguments.workers[:1])
     ]
     before = load()
-    rows = _with_progress(env_fn, subjects, arguments.num_envs, plan, envpool_id)
+    try:
+        rows = _with_progress(env_fn, subjects, arguments.num_envs, plan, envpool_id)
+    except KeyboardInterrupt:
+        print("interrupted; nothing is kept", file=sys.stderr)
+        return 130
     found = results(rows)
     facts = {
         "format": FORMAT,

@@ -22,6 +22,7 @@ __all__ = ["Failure", "Host", "OutOfTimeError", "reason_of"]
 
 _POSIX = os.name == "posix"
 _SLICE_SECONDS = 0.05
+_STOP_PATIENCE = 1000
 # What a host has beyond the limit of an order before it ends itself, for when nobody else does.
 _GRACE_SECONDS = 5.0
 
@@ -156,10 +157,15 @@ class Host:
     def _await_stop(self) -> None:
         # Should this process be killed, the kernel ends a group that is stopped, but not one
         # that is about to be.
-        if self._stopped and hasattr(os, "waitid"):
-            with contextlib.suppress(ChildProcessError):  # a fork server's child
-                either = os.WSTOPPED | os.WEXITED | os.WNOWAIT
-                os.waitid(os.P_PID, self._process.pid, either)
+        if not (self._stopped and hasattr(os, "waitid")):
+            return
+        either = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG
+        with contextlib.suppress(ChildProcessError):  # a fork server's child
+            # Not for ever: a process in a system call that does not end does not stop either.
+            for _ in range(_STOP_PATIENCE):
+                if os.waitid(os.P_PID, self._process.pid, either) is not None:
+                    break
+                time.sleep(0.001)
 
 
 def reason_of(error: BaseException) -> str:

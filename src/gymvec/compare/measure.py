@@ -118,9 +118,12 @@ def measured(
         for _ in range(plan.rounds):
             for stage in stages:
                 stage.play()
-    finally:
+    except BaseException:
         for stage in stages:
-            stage.close()
+            stage.abandon()
+        raise
+    for stage in stages:
+        stage.close()
     return [stage.row for stage in stages]
 
 
@@ -199,6 +202,12 @@ class _Stage:
             self._pool.give_back(self._backend, self._workers, self._host)
         self._host = None
 
+    def abandon(self) -> None:
+        """End the host, whatever it does."""
+        if self._host is not None:
+            self._host.close()
+            self._host = None
+
     def _ask(self, function: Callable[..., Any], *args: Any) -> Any:
         assert self._host is not None
         return self._host.ask(function, *args, limit=self._plan.time_limit)
@@ -206,9 +215,7 @@ class _Stage:
     def _fail(self, reason: str) -> None:
         self.row.reason = reason
         self.row.seconds = []
-        if self._host is not None:
-            self._host.close()
-            self._host = None
+        self.abandon()
         self._done(self._left)
 
     def _done(self, count: int) -> None:
