@@ -27,6 +27,10 @@ _OF_BOTH = frozenset({"copy", "observation_mode", "autoreset_mode"})
 _WORTH_PROCESSES = 0.9
 # Sleeping at once costs a wake-up a step, which little but a busy machine makes good for.
 _WORTH_BLOCKING = 0.95
+# Below this part of a step's time an environment waits, for a device or a server, rather than
+# computes. Then more workers than cores may help, this many a core at most.
+_WAITS = 0.3
+_WAITING_WORKERS = 8
 # What a figure is taken over, at least.
 _SHORTEST = 0.02
 # What handing a step to workers and waiting for them costs, with room to spare.
@@ -90,8 +94,8 @@ def autotune(
 
     All of it happens in a process of its own and its children, which are gone afterwards. It
     is the rate without a learner that is measured: one that computes on the same cores leaves
-    less to the workers. ``wait="spin"`` is not tried, since it burns a core a process
-    meanwhile.
+    less to the workers. Environments that mostly wait, for a device or a server, are also tried
+    with more workers than cores. ``wait="spin"`` is not tried, since it burns a core a process.
 
     An environment that fails is none of this function's business: the reason says so, and the
     choice is sync. Sync is preferred unless async takes less than nine tenths of its time. Where there is no
@@ -207,10 +211,12 @@ class _Search:
         self._seconds = seconds
         self._given = given
         most = min(num_envs, given.get("num_workers") or usable_cores())
-        self._most_workers = min(most, given.get("max_concurrency") or most)
+        self._workers = min(most, given.get("max_concurrency") or most)
         self._rows: list[Choice] = []
         self._construct: float | None = None
         self._step: float | None = None
+        # For environments that wait; else 0.
+        self._if_waiting = 0
 
     def run(self) -> Tuning:
         from gymvec.compare.hosts import Failure, Host
@@ -247,7 +253,7 @@ class _Search:
 
     def _look_at_one(self, host: Host) -> None:
         """Find out what building an environment and a step of it take."""
-        from gymvec.compare.measure import close_subject, estimate
+        from gymvec.compare.measure import close_subject
         from gymvec.vector.registered import other_specs, register_missing
 
         self._ask(host, lambda held, specs: register_missing(specs), other_specs())
@@ -256,16 +262,21 @@ class _Search:
             # The first imports what the others find imported.
             self._ask(host, close_subject)
             self._construct = self._ask(host, _open_one, self._env_fn)
-        self._step = self._ask(host, estimate, _SHORTEST)
+        self._step, waits = self._ask(host, _step_of_one, _SHORTEST)
+        if waits and "num_workers" not in self._given:
+            most = self._given.get("max_concurrency") or self._num_envs
+            self._if_waiting = min(self._num_envs, most, _WAITING_WORKERS * usable_cores())
         self._ask(host, close_subject)
 
     def _candidates(self) -> Iterator[tuple[str, int, str]]:
         """What to measure next; what comes later depends on what was found."""
         yield "sync", 1, ""
         wait = self._given.get("wait", "auto")
-        yield "async", self._most_workers, wait
-        if "num_workers" not in self._given and self._most_workers > 2:
-            yield "async", self._most_workers // 2, wait
+        yield "async", self._workers, wait
+        if self._if_waiting > self._workers:
+            yield "async", self._if_waiting, wait
+        elif "num_workers" not in self._given and self._workers > 2:
+            yield "async", self._workers // 2, wait
         best = min(self._rows, key=lambda row: row.microseconds)
         if "wait" not in self._given and best.num_workers is not None:
             yield "async", best.num_workers, "block"
@@ -313,7 +324,7 @@ class _Search:
 
     def _guess(self, sync: Choice, ran_out: bool) -> tuple[Choice, str]:
         """What to take where there was no time to measure it."""
-        workers = self._most_workers
+        workers = max(self._workers, self._if_waiting)
         parallel = Choice("async", workers, self._given.get("wait", "auto"), float("nan"))
         limit = f"the {self._seconds:.3g} s there are"
         if self._construct is None or self._step is None:
@@ -340,3 +351,25 @@ def _open_one(held: dict[str, Any], env_fn: Callable[[], Env[Any, Any]]) -> floa
     begin = time.perf_counter()
     held["subject"] = Loop(env_fn, 1, 0, 1)
     return time.perf_counter() - begin
+
+
+def _step_of_one(held: dict[str, Any], seconds: float) -> tuple[float, bool]:
+    """Seconds of a step, and whether the environment waits for most of them."""
+    from gymvec.compare.measure import estimate
+
+    begin, busy, (yielded, taken) = time.perf_counter(), time.process_time(), _switches()
+    step = estimate(held, seconds)
+    computes = (time.process_time() - busy) / (time.perf_counter() - begin)
+    # On a machine that others use too, a process lacks a core that it did not give up.
+    now = _switches()
+    return step, computes < _WAITS and now[0] - yielded >= now[1] - taken
+
+
+def _switches() -> tuple[int, int]:
+    """How often this process gave up its core, and how often that was taken away."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0, 0
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_nvcsw, usage.ru_nivcsw

@@ -53,7 +53,10 @@ def test_what_sleeps_gets_workers():
     assert (sync.mode, sync.num_workers, sync.wait) == ("sync", None, None)
     assert [row.mode for row in parallel] == ["async"] * len(parallel)
     assert (parallel[0].num_workers, parallel[0].wait) == (4, "auto")
+    # Those who wait do so in as many processes as there are environments.
+    assert (parallel[1].num_workers, parallel[1].wait) == (8, "auto")
     assert tuning.best in parallel
+    assert tuning.best.num_workers == 8
     assert tuning.best.microseconds < sync.microseconds
     # All sleep four milliseconds, one after the other; a seventh of the steps are resets.
     assert sync.microseconds > 3000
@@ -61,6 +64,21 @@ def test_what_sleeps_gets_workers():
     assert "us an environment step and sync takes" in tuning.reason
     with pytest.raises(AttributeError):
         tuning.best = None
+
+
+class Computes(compare_envs.Quick):
+    def step(self, action):
+        until = time.process_time() + 0.002
+        while time.process_time() < until:
+            pass
+        return super().step(action)
+
+
+def test_what_computes_gets_no_more_workers_than_cores():
+    tuning = gymvec.autotune(Computes, 8, seconds=PLENTY)
+    tried = [row.num_workers for row in tuning.rows[1:]]
+    assert tried[:2] == [4, 2]
+    assert set(tried) == {2, 4}
 
 
 def test_a_single_environment_that_does_nothing_stays_here():
