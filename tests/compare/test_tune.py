@@ -47,7 +47,11 @@ def auto(caplog, *args, **kwargs):
     return envs, records[0].getMessage()
 
 
-def test_what_sleeps_gets_workers():
+def told(best):
+    return tune.Tuning(best, "it was told so", (best,), 0.0, 0.0, 0.25)
+
+
+def test_what_sleeps_is_tried_with_more_workers_than_cores():
     tuning = gymvec.autotune(make_env(step=0.004), 8, seconds=PLENTY)
     sync, *parallel = tuning.rows
     assert (sync.mode, sync.num_workers, sync.wait) == ("sync", None, None)
@@ -55,13 +59,11 @@ def test_what_sleeps_gets_workers():
     assert (parallel[0].num_workers, parallel[0].wait) == (4, "auto")
     # Those who wait do so in as many processes as there are environments.
     assert (parallel[1].num_workers, parallel[1].wait) == (8, "auto")
-    assert tuning.best in parallel
-    assert tuning.best.num_workers == 8
-    assert tuning.best.microseconds < sync.microseconds
+    assert tuning.best in tuning.rows
     # All sleep four milliseconds, one after the other; a seventh of the steps are resets.
     assert sync.microseconds > 3000
     assert tuning.step_seconds > 0.003
-    assert "us an environment step and sync takes" in tuning.reason
+    assert " us an environment step and " in tuning.reason
     with pytest.raises(AttributeError):
         tuning.best = None
 
@@ -81,20 +83,77 @@ def test_what_computes_gets_no_more_workers_than_cores():
     assert set(tried) == {2, 4}
 
 
-def test_a_single_environment_that_does_nothing_stays_here():
+def test_a_single_environment():
     tuning = gymvec.autotune(make_env(), 1, seconds=PLENTY)
-    assert tuning.best.mode == "sync"
-    assert [row.mode for row in tuning.rows[:2]] == ["sync", "async"]
+    assert [(row.mode, row.num_workers) for row in tuning.rows[:2]] == [
+        ("sync", None),
+        ("async", 1),
+    ]
+    assert tuning.best in tuning.rows
 
 
-def test_the_choice_is_applied_logged_and_kept(caplog):
+SYNC = tune.Choice("sync", None, None, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("parallel", "best"),
+    [
+        ([(4, "auto", 50.0), (2, "auto", 60.0)], 1),
+        ([(4, "auto", 60.0), (2, "auto", 50.0)], 2),
+        # Not worth the processes.
+        ([(4, "auto", 91.0)], 0),
+        ([(4, "auto", 89.0)], 1),
+        # Not worth the wake-ups.
+        ([(4, "auto", 50.0), (4, "block", 48.0)], 1),
+        ([(4, "auto", 50.0), (4, "block", 47.0)], 2),
+    ],
+)
+def test_the_best_of_what_was_measured(parallel, best):
+    search = tune._Search(make_env(), 8, 2.0, {})
+    search._rows = [SYNC, *(tune.Choice("async", *row) for row in parallel)]
+    choice, reason = search._best(None)
+    assert choice == search._rows[best]
+    assert reason.startswith(f"it takes {choice.microseconds:.3g} us an environment step and ")
+
+
+@pytest.mark.parametrize(
+    ("num_envs", "step", "if_waiting", "mode", "workers"),
+    [(8, 1e-6, 0, "sync", None), (8, 1e-3, 0, "async", 4), (1, 1.0, 0, "sync", None)]
+    + [(8, 1e-3, 8, "async", 8)],
+)
+def test_the_step_of_one_decides_without_time(num_envs, step, if_waiting, mode, workers):
+    search = tune._Search(make_env(), num_envs, 2.0, {})
+    search._construct, search._step, search._if_waiting = 0.5, step, if_waiting
+    choice, reason = search._best(None)
+    assert (choice.mode, choice.num_workers) == (mode, workers)
+    assert reason == (
+        f"building one takes 0.5 s and a step of it {step:.3g} s, and building {num_envs} "
+        "environments takes longer than the 2 s there are"
+    )
+
+
+def test_something_is_chosen(caplog):
+    envs, message = auto(caplog, QUICK, 8)
+    is_async = type(envs) is gymvec.AsyncVectorEnv
+    chosen = f"async with {envs.num_workers} worker" if is_async else "sync, since "
+    assert message.startswith(f"{QUICK}, 8 environments: {chosen}")
+    again, message = auto(caplog, QUICK, 8)
+    assert type(again) is type(envs)
+    assert message.endswith("; measured earlier")
+
+
+def test_the_choice_is_applied_logged_and_kept(caplog, monkeypatch):
+    best = tune.Choice("async", 3, "block", 50.0)
+    monkeypatch.setattr(tune, "autotune", lambda *args, **kwargs: told(best))
     envs, message = auto(caplog, QUICK, 8, step=0.004)
     assert type(envs) is gymvec.AsyncVectorEnv
-    assert message.startswith(f"{QUICK}, 8 environments: async with ")
-    assert f"async with {envs.num_workers} workers, wait=" in message
-    assert "; measured in " in message
+    assert envs.num_workers == 3
+    assert message == (
+        f"{QUICK}, 8 environments: async with 3 workers, wait='block', since it was told so; "
+        "measured in 0.25 s"
+    )
     assert envs.spec.kwargs["vectorization_mode"] == "async"
-    assert envs.spec.kwargs["vector_kwargs"]["num_workers"] == envs.num_workers
+    assert envs.spec.kwargs["vector_kwargs"] == {"num_workers": 3, "wait": "block"}
     again, message = auto(caplog, QUICK, 8, step=0.004)
     assert again.num_workers == envs.num_workers
     assert message.endswith("; measured earlier")
@@ -116,8 +175,7 @@ def test_what_differs_is_measured_anew(caplog, monkeypatch, change):
 
     def autotune(env_fn, num_envs, **kwargs):
         calls.append(num_envs)
-        best = tune.Choice("sync", None, None, 1.0)
-        return tune.Tuning(best, "it was told so", (best,), 0.0, 0.0, 0.25)
+        return told(SYNC)
 
     monkeypatch.setattr(tune, "autotune", autotune)
     before = {"num_envs": 1, "at": 3}
@@ -135,13 +193,14 @@ def test_what_differs_is_measured_anew(caplog, monkeypatch, change):
 def test_arguments_of_the_caller_stay(what):
     given = {**what, "autoreset_mode": gymvec.AutoresetMode.SAME_STEP, "shared_memory": False}
     tuning = gymvec.autotune(make_env(step=0.002), 4, vector_kwargs=given, seconds=PLENTY)
-    assert tuning.best.mode == "async"
+    assert len(tuning.rows) > 1
     for row in tuning.rows[1:]:
         assert row.num_workers == what.get("num_workers", row.num_workers)
         assert row.wait == what.get("wait", row.wait)
 
 
-def test_arguments_of_async_are_left_out_of_sync(caplog):
+def test_arguments_of_async_are_left_out_of_sync(caplog, monkeypatch):
+    monkeypatch.setattr(tune, "autotune", lambda *args, **kwargs: told(SYNC))
     kwargs = {"wait": "block", "shared_memory": False, "copy": False}
     envs, _ = auto(caplog, QUICK, 1, vector_kwargs=kwargs)
     assert type(envs) is gymvec.SyncVectorEnv
@@ -153,9 +212,9 @@ def test_arguments_of_async_are_left_out_of_sync(caplog):
 @pytest.mark.parametrize(
     ("kwargs", "mode", "reason"),
     [
-        ({"step": 0.5}, "async", "and building 8 environments takes longer than the 2 s"),
-        ({"build": 0.5}, None, "and building 8 environments takes longer than the 2 s there"),
-        ({"build": 0.5, "step": 0.5}, "async", "a step of it 0.5"),
+        ({"step": 0.5}, "async", "takes longer than the 2 s there are"),
+        ({"build": 0.5}, None, "takes longer than the 2 s there are"),
+        ({"build": 0.5, "step": 0.5}, "async", "takes longer than the 2 s there are"),
         ({"build": 1000}, "async", "building one environment takes longer than the 2 s there are"),
         ({"step": 1000}, "async", "one step takes longer than the 2 s there are"),
         ({"what": "hang", "at": 20}, None, "takes longer than the 2 s there are"),
