@@ -76,6 +76,7 @@ setup(
             extension("_mailbox"),
             extension("_serve"),
             extension("_slots", "rows.c"),
+            extension("_columns"),
             extension("_bell", "bell_parent.c", "bell_worker.c", "bell_wait.c", "bell_watch.c"),
         ],
         compiler_directives=DIRECTIVES,

@@ -184,10 +184,6 @@ cdef class Parent(_Mapping):
         ValueError: Hub or lanes do not fit into the buffer, overlap, or are not aligned.
     """
 
-    cdef gv_parent *_handle
-    cdef int64_t *_ids
-    cdef uint32_t _num_envs
-
     def __cinit__(self, buffer, hub_offset, lanes, *, wait="auto", bint polling=False):
         cdef gv_policy policy
         cdef gv_place *places
@@ -389,6 +385,9 @@ cdef class Parent(_Mapping):
             ValueError: Fewer than `count` answers are due.
             RuntimeError: A worker overwrote its control words with nonsense.
         """
+        return self.wait_for(count, timeout_s)
+
+    cdef uint32_t wait_for(self, Py_ssize_t count, double timeout_s) except? 0:
         cdef uint32_t available = 0
         cdef uint32_t wanted
         cdef uint64_t limit = _nanoseconds(timeout_s)
@@ -442,8 +441,15 @@ cdef class Parent(_Mapping):
 
     def drain_all(self) -> int:
         """Takes all answers that are there and returns only how many: for a full step."""
+        return self.take_all()
+
+    cdef uint32_t take_all(self) except? 0:
         self._check()
         return self._take(GV_MAX_ENVS)
+
+    cdef uint32_t due(self) except? 0:
+        self._check()
+        return gv_num_pending(self._handle)
 
     cdef uint32_t _take(self, Py_ssize_t limit) except? 0:
         cdef uint32_t count = 0

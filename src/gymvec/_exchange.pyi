@@ -4,6 +4,8 @@ from typing import Any, SupportsIndex, final
 import numpy as np
 import numpy.typing as npt
 
+from gymvec._bell import Parent
+
 _Flags = npt.NDArray[np.bool_]
 
 @final
@@ -20,6 +22,9 @@ class StepResults:
         self, parts: Iterable[tuple[npt.NDArray[np.float64], _Flags, _Flags, _Flags]]
     ) -> None: ...
     def collect(self) -> tuple[npt.NDArray[np.float64], _Flags, _Flags]: ...
+    def finish(
+        self, bell: Parent, timeout_s: float
+    ) -> tuple[npt.NDArray[np.float64], _Flags, _Flags] | None: ...
     def gather(
         self, envs: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.float64], _Flags, _Flags]: ...

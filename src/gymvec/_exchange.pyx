@@ -7,8 +7,10 @@ from cpython.list cimport PyList_CheckExact
 from cpython.long cimport PyLong_CheckExact
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_CheckExact
-from libc.stdint cimport int64_t
-from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memcpy, memset
+
+from gymvec._bell cimport Parent
 
 import numpy as np
 
@@ -132,10 +134,13 @@ cdef class ActionBlock:
         if cnp.PyArray_CHKFLAGS(array, cnp.NPY_ARRAY_CARRAY_RO) and cnp.PyArray_ISNOTSWAPPED(array):
             size = self._elements * cnp.PyArray_ITEMSIZE(array)
             source = <const char*>cnp.PyArray_DATA(array)
-            for i in range(count):
-                row = i if where is NULL else where[i]
-                memcpy(self._data + row * self._elements * ELEMENT_BYTES, source + i * size,
-                       <size_t>size)
+            if where is NULL and size == self._elements * ELEMENT_BYTES:
+                memcpy(self._data, source, <size_t>(count * size))
+            else:
+                for i in range(count):
+                    row = i if where is NULL else where[i]
+                    memcpy(self._data + row * self._elements * ELEMENT_BYTES, source + i * size,
+                           <size_t>size)
         else:
             view = self._views.get(type_num)
             if view is None:
@@ -145,8 +150,11 @@ cdef class ActionBlock:
                     strides=(self._elements * ELEMENT_BYTES, descr.itemsize))
                 self._views[type_num] = view
             view[... if envs is None else envs] = array.reshape(count, self._elements)
-        for i in range(count):
-            self._code[i if where is NULL else where[i]] = <cnp.npy_uint8>type_num
+        if where is NULL:
+            memset(self._code, type_num, <size_t>count)
+        else:
+            for i in range(count):
+                self._code[where[i]] = <cnp.npy_uint8>type_num
         return 0
 
     cdef bint put_numbers(
@@ -289,6 +297,37 @@ cdef class StepResults:
             to_terminations += count
             to_truncations += count
         return rewards, terminations, truncations
+
+    def finish(self, Parent bell not None, double timeout_s):
+        """Wait for every answer that is due and take all, unless a letter belongs to one.
+
+        Args:
+            bell: The control words of the same environments.
+            timeout_s: Seconds to wait.
+
+        Returns:
+            What :meth:`collect` returns. None, with nothing taken, where the time is over or there
+            is a letter to read first.
+
+        Raises:
+            RuntimeError: A worker overwrote its control words with nonsense.
+        """
+        cdef uint32_t due = bell.due()
+        if bell.wait_for(due, timeout_s) < due or self.first_letter() >= 0:
+            return None
+        results = self.collect()
+        bell.take_all()
+        return results
+
+    cdef Py_ssize_t first_letter(self) noexcept:
+        cdef Py_ssize_t i, first = 0
+        cdef cnp.npy_intp j
+        for i in range(self._num_parts):
+            for j in range(self._parts[i].count):
+                if self._parts[i].letters[j]:
+                    return first + j
+            first += self._parts[i].count
+        return -1
 
     def gather(self, envs):
         """New arrays of rewards, terminations and truncations of some environments.

@@ -54,6 +54,9 @@ cdef class Stepper:
     cdef Py_ssize_t _first
     cdef object _keep
     cdef object _send
+    # What the parent has of each environment's other leaves, if it could not tell them from equal
+    # ones; None where it has to be sent.
+    cdef list _known
 
     def __init__(
         self,
@@ -68,7 +71,12 @@ cdef class Stepper:
         send,
     ):
         cdef Py_ssize_t n = len(envs)
-        if not 1 <= len(writers) <= 2 or any([len(of_set) != n for of_set in writers]) or blocks._n != n or slots._n != n:
+        if (
+            not 1 <= len(writers) <= 2
+            or any([len(of_set) != n for of_set in writers])
+            or blocks._n != n
+            or slots._n != n
+        ):
             raise ValueError(f"expected {n} writers, rewards, flags and slots")
         if (
             cnp.PyArray_NDIM(letters) != 1
@@ -90,6 +98,7 @@ cdef class Stepper:
         self._first = first
         self._keep = keep
         self._send = send
+        self._known = [None] * n
 
     def step(self, env, action):
         """Step one environment, or reset it where its episode is over.
@@ -109,6 +118,7 @@ cdef class Stepper:
         cdef Py_ssize_t i = self.checked(env)
         self._letters[i] = False
         self._slots.put_number(i, 0)
+        self._known[i] = None
         observation, info = self._envs[i].reset(**arguments)
         self._over[i] = self._blocks.store(i, 0.0, False, False)
         self.write(i, observation, [info] if info else [])
@@ -150,9 +160,42 @@ cdef class Stepper:
             if schema is True:
                 infos = []
                 schema = None
+        if others and not infos:
+            if same_constants(others, self._known[i]):
+                return 0
+            self._known[i] = others if are_constants(others) else None
+        elif others:
+            # Who knows whether the parent can read a letter with these infos.
+            self._known[i] = None
         if others or infos:
             self._send(i, (others, infos), schema)
         return 0
+
+
+cdef bint is_constant(object value) noexcept:
+    """Whether nobody can tell one such value from an equal one of the same type."""
+    return type(value) is str or type(value) is int or type(value) is bytes or value is None
+
+
+cdef bint are_constants(list values) except -1:
+    for value in values:
+        if not is_constant(value):
+            return False
+    return True
+
+
+cdef bint same_constants(object values, object known) except -1:
+    cdef Py_ssize_t i
+    if known is None or type(values) is not list or len(<list>values) != len(<list>known):
+        return False
+    for i in range(len(<list>known)):
+        value = (<list>values)[i]
+        before = (<list>known)[i]
+        if value is not before and (
+            type(value) is not type(before) or not is_constant(value) or value != before
+        ):
+            return False
+    return True
 
 
 def serve_pass(

@@ -189,8 +189,9 @@ cdef Column describe(str key, object value, list places, int depth):
         column.dims[i] = column.shape[i]
     if not describe_row(&column.row, column.dtype, len(column.shape), column.dims):
         return None
-    column.offset = places[0]
-    places[0] += (<Py_ssize_t>column.row.nbytes + HEADER_BYTES - 1) // HEADER_BYTES * HEADER_BYTES
+    alignment = column.dtype.alignment
+    column.offset = (places[0] + alignment - 1) // alignment * alignment
+    places[0] = column.offset + <Py_ssize_t>column.row.nbytes
     return column
 
 
@@ -265,6 +266,15 @@ cdef class SlotWriter:
         return number, schema.signature
 
 
+cdef bint is_int32(cnp.ndarray array, int ndim) noexcept:
+    return (
+        cnp.PyArray_TYPE(array) == cnp.NPY_INT32
+        and cnp.PyArray_NDIM(array) == ndim
+        and cnp.PyArray_CHKFLAGS(array, cnp.NPY_ARRAY_CARRAY)
+        and cnp.PyArray_ISNOTSWAPPED(array)
+    )
+
+
 def same_schema(
     cnp.ndarray slots not None,
     cnp.ndarray table not None,
@@ -292,14 +302,17 @@ def same_schema(
     cdef int32_t* numbers = <int32_t*>cnp.PyArray_DATA(out)
     cdef uint32_t number
     cdef bint same = True
-    for array in (table, workers, out):
-        if array.dtype != np.int32 or not array.flags.c_contiguous:
-            raise ValueError("expected contiguous arrays of int32")
-    if (
-        slots.dtype != np.uint8 or not slots.flags.c_contiguous or size < HEADER_BYTES
-        or len(workers) != n or len(out) != n or cnp.PyArray_DIM(table, 1) != MAX_SCHEMAS + 1
+    if not (
+        cnp.PyArray_TYPE(slots) == cnp.NPY_UINT8 and cnp.PyArray_NDIM(slots) == 2
+        and cnp.PyArray_IS_C_CONTIGUOUS(slots) and size >= HEADER_BYTES
+        and is_int32(table, 2) and cnp.PyArray_DIM(table, 1) == MAX_SCHEMAS + 1
+        and is_int32(workers, 1) and cnp.PyArray_DIM(workers, 0) == n
+        and is_int32(out, 1) and cnp.PyArray_DIM(out, 0) == n
     ):
-        raise ValueError("expected slots, table, workers and out that go together")
+        raise ValueError(
+            "expected slots of uint8, and table, workers and out as contiguous int32 arrays that "
+            "go together"
+        )
     for i in range(n):
         memcpy(&number, data + i * size, sizeof(number))
         if number > MAX_SCHEMAS or not 0 <= worker[i] < num_workers:

@@ -39,7 +39,7 @@ _WAIT_MODES = ("auto", "spin", "block")
 # Before Python 3.12 looking up a member of an enumeration takes as long as collecting a step.
 _IDLE = AsyncState.DEFAULT
 _STEPPING = AsyncState.WAITING_STEP
-_STEP = Command.STEP
+_DISABLED = AutoresetMode.DISABLED
 
 
 class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]):
@@ -295,6 +295,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             self.num_envs,
             self.batch_size,
         )
+        self._next_batch = self._observations.bound_batch(self.copy)
         self.observations = (
             create_empty_array(self.single_observation_space, n=self.batch_size)
             if self._partial
@@ -305,6 +306,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         self._deferred: tuple[Command, dict[int, bytes] | None, list[int] | None] | None = None
         self._late_state = AsyncState.DEFAULT
         self._was_reset = np.zeros(self.num_envs, dtype=np.bool_)
+        self._adds_plainly = type(self)._add_info is VectorEnv._add_info
         self._bind_batches()
 
     @property
@@ -428,17 +430,27 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         if self._partial:
             self.send(actions)
             return
-        self._check_open()
-        self._check_idle("step_async")
-        late = self._engine.late
+        engine = self._engine
+        if self.closed or not engine.usable:
+            self._check_open()
+        if self._state is not _IDLE or self._batches.any_busy:
+            self._check_idle("step_async")
+        late = engine.late
         # Of late environments the workers know.
-        if self.autoreset_mode is AutoresetMode.DISABLED and not late:
-            over = np.logical_or(*self._engine.results.collect()[1:])
+        if self.autoreset_mode is _DISABLED and not late:
+            over = np.logical_or(*engine.results.collect()[1:])
             if over.any():
                 raise AssertionError(f"autoreset is disabled and episodes are over: {over}")
         # A late environment may not have read its last action yet.
         if not late and self._put_actions(actions, None):
-            self._begin(_STEPPING, _STEP, None, None)
+            try:
+                self._state = _STEPPING
+                engine.send_steps()
+            except BaseException:
+                # Ctrl-C may have come after the command was sent.
+                if not engine.busy:
+                    self._state = _IDLE
+                raise
         else:
             items = split_actions(self.action_space, actions, self.num_envs)
             arguments = {env: dumps(own_action(action)) for env, action in enumerate(items)}
@@ -470,8 +482,18 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         """
         if self._partial:
             return self.recv(timeout)
-        letters = self._collect(_STEPPING, "step_wait", "step_async", timeout)
-        rewards, terminations, truncations = self._engine.results.collect()
+        letters: dict[int, Any] = {}
+        results = None
+        if timeout is None and self._state is _STEPPING and self._deferred is None:
+            results = self._engine.finish()
+        if results is None:
+            letters = self._collect(_STEPPING, "step_wait", "step_async", timeout)
+            results = self._engine.results.collect()
+        else:
+            self._state = _IDLE
+            if not self.copy:
+                self._observations.written(None)
+        rewards, terminations, truncations = results
         return self._observe(), rewards, terminations, truncations, self._infos(letters)
 
     def render(self) -> tuple[RenderFrame, ...] | None:
@@ -587,7 +609,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             error = self._engine.close(0.0 if terminate else timeout)
         finally:
             # They keep the arena. What else does is the caller's, or `observations`.
-            del self._observations, self._put_actions, self._batches
+            del self._observations, self._next_batch, self._put_actions, self._batches
         if error is not None:
             raise error
 
@@ -699,16 +721,17 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                     self._observations.keep(env, others)
 
     def _observe(self) -> Any:
-        self.observations = self._observations.batch(self.copy)
-        self._engine.set_flag = SECOND_SET if self._observations.target else 0
-        return self.observations
+        self.observations = observations = self._next_batch()
+        if not self.copy:
+            self._engine.set_flag = SECOND_SET if self._observations.target else 0
+        return observations
 
     def _infos(self, letters: dict[int, Any]) -> dict[str, Any]:
-        by_letter: dict[int, list[dict[str, Any]]] = {}
-        if letters:
-            by_letter = {env: infos for env, (_, infos) in letters.items() if infos}
         slots = self._engine.info_slots
-        if type(self)._add_info is VectorEnv._add_info:
+        if not letters and self._adds_plainly:
+            return slots.gather(letters, self._engine.sent)
+        by_letter = {env: infos for env, (_, infos) in letters.items() if infos}
+        if self._adds_plainly:
             return slots.gather(by_letter, self._engine.sent)
         gathered: dict[str, Any] = {}
         for env, info in slots.items(by_letter, self._engine.sent):

@@ -41,6 +41,9 @@ _CLOSE_SECONDS = 5.0
 _STOPPED_SECONDS = 1.0
 _SLOW_SECONDS = 60.0
 
+# Before Python 3.12 looking up a member of an enumeration takes as long as a kernel.
+_STEP = int(Command.STEP)
+
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
@@ -161,6 +164,12 @@ class Engine:
         self.sent = None if envs is None else frozenset(envs)
         self._publish(command | self.set_flag, envs, letters, False)
 
+    def send_steps(self) -> None:
+        """Let all environments take a step whose actions lie in the arena, for :meth:`finish`."""
+        self._letters.clear()
+        self.sent = None
+        self.bell.send_all(_STEP | self.set_flag)
+
     def send_apart(
         self, command: Command, arguments: dict[int, bytes] | None, envs: np.ndarray
     ) -> None:
@@ -209,6 +218,17 @@ class Engine:
                 mailbox.forget()  # The death is reported where its answer is missed.
         self._unwritten = left
         return left
+
+    def finish(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """The results of a step of all environments, if it is an ordinary one.
+
+        Returns:
+            Rewards, terminations and truncations. None, with nothing taken, where :meth:`collect`
+            has to look closer: a letter came, or some answer takes long.
+        """
+        if self.late or self.taken or self._unwritten or not self.usable or self.sent is not None:
+            return None
+        return self.results.finish(self.bell, _SLICE_SECONDS)
 
     def collect(self, deadline: float | None) -> Answers:
         """Wait for every answer that is due.
@@ -337,6 +357,11 @@ class Engine:
             mailbox.wait(_left(deadline, _SLICE_SECONDS))
 
     # --- life and death ---
+
+    @property
+    def usable(self) -> bool:
+        """Whether all workers live, as far as is known, and belong to this process."""
+        return self._mine and self._death is None
 
     def check_usable(self) -> None:
         """Raise if a worker is dead, or this process is a fork of the one that started them."""
