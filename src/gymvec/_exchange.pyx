@@ -27,6 +27,8 @@ cdef enum:
     # Codes of what a row holds: a NumPy type number, or one of these.
     PYTHON_INT = 100
     PYTHON_FLOAT = 101
+    # As for the kernels: smaller copies take less time than giving the GIL up.
+    GIL_FREE_BYTES = 1 << 20
 
 
 cdef const int64_t* checked_envs(object envs, cnp.npy_intp n) except NULL:
@@ -229,6 +231,11 @@ cdef struct Part:
     const cnp.npy_bool* letters
 
 
+cdef void copy_without_gil(void* target, const void* source, size_t nbytes) noexcept:
+    with nogil:
+        memcpy(target, source, nbytes)
+
+
 @cython.final
 cdef class StepResults:
     """Rewards, flags and letters of all workers, read as arrays of all environments.
@@ -236,6 +243,7 @@ cdef class StepResults:
     Args:
         parts: For each worker its rewards (float64), terminations, truncations and letters
             (bool), arrays of shape ``(count,)``; kept alive.
+        block: C-contiguous array of numbers that :meth:`finish` copies, or None; kept alive.
     """
 
     cdef list _arrays
@@ -243,9 +251,19 @@ cdef class StepResults:
     cdef Part* _parts
     cdef Py_ssize_t _num_parts
     cdef cnp.npy_intp _n
+    cdef cnp.ndarray _block
 
-    def __init__(self, parts):
+    def __init__(self, parts, block=None):
         cdef Py_ssize_t i
+        if block is not None:
+            if (
+                type(block) is not np.ndarray
+                or block.dtype.hasobject
+                or not block.flags.c_contiguous
+            ):
+                raise ValueError(f"expected a contiguous array of numbers, got {block!r}")
+            # A view of its own, whose shape nobody else can change.
+            self._block = block.view()
         self._arrays = []
         self._n = 0
         for arrays in parts:
@@ -276,27 +294,33 @@ cdef class StepResults:
 
     def collect(self):
         """New arrays of rewards (float64), terminations and truncations (bool), ``(n,)`` each."""
+        cdef tuple results = self.empty()
+        self.fill(results)
+        return results
+
+    cdef tuple empty(self):
+        return (
+            cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_DOUBLE, 0),
+            cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_BOOL, 0),
+            cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_BOOL, 0),
+        )
+
+    cdef void fill(self, tuple results) noexcept:
         cdef Py_ssize_t i
         cdef size_t count
         cdef const Part* part
-        rewards = cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_DOUBLE, 0)
-        terminations = cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_BOOL, 0)
-        truncations = cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_BOOL, 0)
-        cdef double* to_rewards = <double*>cnp.PyArray_DATA(<cnp.ndarray>rewards)
-        cdef cnp.npy_bool* to_terminations = <cnp.npy_bool*>cnp.PyArray_DATA(
-            <cnp.ndarray>terminations)
-        cdef cnp.npy_bool* to_truncations = <cnp.npy_bool*>cnp.PyArray_DATA(
-            <cnp.ndarray>truncations)
+        cdef double* rewards = <double*>cnp.PyArray_DATA(<cnp.ndarray>results[0])
+        cdef cnp.npy_bool* terminations = <cnp.npy_bool*>cnp.PyArray_DATA(<cnp.ndarray>results[1])
+        cdef cnp.npy_bool* truncations = <cnp.npy_bool*>cnp.PyArray_DATA(<cnp.ndarray>results[2])
         for i in range(self._num_parts):
             part = &self._parts[i]
             count = <size_t>part.count
-            memcpy(to_rewards, part.rewards, count * sizeof(double))
-            memcpy(to_terminations, part.terminations, count)
-            memcpy(to_truncations, part.truncations, count)
-            to_rewards += count
-            to_terminations += count
-            to_truncations += count
-        return rewards, terminations, truncations
+            memcpy(rewards, part.rewards, count * sizeof(double))
+            memcpy(terminations, part.terminations, count)
+            memcpy(truncations, part.truncations, count)
+            rewards += count
+            terminations += count
+            truncations += count
 
     def finish(self, Parent bell not None, double timeout_s):
         """Wait for every answer that is due and take all, unless a letter belongs to one.
@@ -306,18 +330,35 @@ cdef class StepResults:
             timeout_s: Seconds to wait.
 
         Returns:
-            What :meth:`collect` returns. None, with nothing taken, where the time is over or there
-            is a letter to read first.
+            What :meth:`collect` returns, and a copy of the block or None. None alone, with nothing
+            taken, where the time is over or there is a letter to read first.
 
         Raises:
             RuntimeError: A worker overwrote its control words with nonsense.
         """
-        cdef uint32_t due = bell.due()
+        # Made while the workers are at work.
+        cdef tuple results = self.empty()
+        cdef cnp.ndarray block = self._block
+        cdef cnp.ndarray copy = None
+        cdef cnp.dtype descr
+        cdef size_t nbytes
+        cdef uint32_t due
+        if block is not None:
+            descr = block.dtype
+            Py_INCREF(descr)  # PyArray_Empty takes a reference away.
+            copy = PyArray_Empty(cnp.PyArray_NDIM(block), cnp.PyArray_DIMS(block), descr, 0)
+        due = bell.due()
         if bell.wait_for(due, timeout_s) < due or self.first_letter() >= 0:
             return None
-        results = self.collect()
+        self.fill(results)
+        if block is not None:
+            nbytes = <size_t>cnp.PyArray_NBYTES(block)
+            if nbytes < GIL_FREE_BYTES:
+                memcpy(cnp.PyArray_DATA(copy), cnp.PyArray_DATA(block), nbytes)
+            else:
+                copy_without_gil(cnp.PyArray_DATA(copy), cnp.PyArray_DATA(block), nbytes)
         bell.take_all()
-        return results
+        return results, copy
 
     cdef Py_ssize_t first_letter(self) noexcept:
         cdef Py_ssize_t i, first = 0

@@ -10,7 +10,7 @@ from gymvec._exchange import StepResults
 class Sides:
     """The parent and two workers of two environments each, in one process."""
 
-    def __init__(self):
+    def __init__(self, block=None):
         hub, lane = _bell.hub_size(), _bell.lane_size(2)
         memory = bytearray(hub + 2 * lane + _bell.LINE)
         start = -np.frombuffer(memory, np.uint8).ctypes.data % _bell.LINE
@@ -20,7 +20,7 @@ class Sides:
         self.parts = [
             (np.zeros(2), np.zeros(2, bool), np.zeros(2, bool), np.zeros(2, bool)) for _ in range(2)
         ]
-        self.results = StepResults(self.parts)
+        self.results = StepResults(self.parts, block)
 
     def answer(self, worker):
         while (env := self.workers[worker].take()) >= 0:
@@ -35,7 +35,8 @@ def test_all_results_are_taken():
     rewards[:], terminations[0], truncations[1] = (1.5, -2.0), True, True
     sides.answer(0)
     sides.answer(1)
-    got = sides.results.finish(sides.parent, 1.0)
+    got, copy = sides.results.finish(sides.parent, 1.0)
+    assert copy is None
     assert [array.tolist() for array in got] == [
         [0.0, 0.0, 1.5, -2.0],
         [False, False, True, False],
@@ -44,7 +45,28 @@ def test_all_results_are_taken():
     assert [array.dtype for array in got] == [np.float64, np.bool_, np.bool_]
     assert sides.parent.num_pending == 0
     # Nothing is due, so the same is there again: an interrupted caller loses nothing.
-    assert sides.results.finish(sides.parent, 0.0)[0].tolist() == [0.0, 0.0, 1.5, -2.0]
+    assert sides.results.finish(sides.parent, 0.0)[0][0].tolist() == [0.0, 0.0, 1.5, -2.0]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        np.arange(8, dtype=np.float32).reshape(4, 2),
+        np.arange(12, dtype=">f2").reshape(4, 3),
+        np.zeros((4, 0)),
+        np.arange(4 << 18, dtype=np.int64).reshape(4, -1),
+    ],
+    ids=["small", "big-endian", "empty", "without the GIL"],
+)
+def test_the_block_is_copied(block):
+    sides = Sides(block)
+    sides.parent.send_all(0)
+    sides.answer(0)
+    sides.answer(1)
+    _, copy = sides.results.finish(sides.parent, 1.0)
+    np.testing.assert_array_equal(copy, block)
+    assert copy.dtype == block.dtype
+    assert copy.flags.owndata
 
 
 def test_nothing_is_taken_before_all_is_there():
@@ -74,6 +96,9 @@ def test_wrong_arguments():
     for bell in (None, object(), sides.workers[0]):
         with pytest.raises(TypeError):
             sides.results.finish(bell, 1.0)
+    for block in (object(), [1.0], np.zeros((2, 2), object), np.zeros((4, 4))[:, ::2]):
+        with pytest.raises(ValueError, match="contiguous array of numbers"):
+            StepResults(sides.parts, block)
     sides.parent.close()
     with pytest.raises(ValueError, match="closed"):
         sides.results.finish(sides.parent, 1.0)

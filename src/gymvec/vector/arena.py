@@ -174,6 +174,11 @@ class Layout:
         """Offset and number of environments of each worker's control words."""
         return [(part.lane, part.size) for part in self.slices]
 
+    def only_block(self, arena: Arena) -> np.ndarray | None:
+        """The block of observations, if there is one set and it is one block."""
+        (places, *others) = self.observations
+        return places.view(arena) if isinstance(places, Place) and not others else None
+
     def observation_blocks(self, arena: Arena) -> list[Any]:
         """For each set the blocks of the array leaves, in the structure of the observation space."""
         return [_views(places, arena) for places in self.observations]

@@ -22,7 +22,7 @@ from gymvec.vector.answers import Answers, Late
 from gymvec.vector.arena import Layout
 from gymvec.vector.copies import own_action
 from gymvec.vector.cores import cpu_quota, usable_cores
-from gymvec.vector.engine import Engine
+from gymvec.vector.engine import Engine, StepArrays
 from gymvec.vector.errors import StepTimeoutError, WorkerDiedError
 from gymvec.vector.mail import dumps
 from gymvec.vector.observations import Observations, check_shareable
@@ -482,19 +482,24 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         """
         if self._partial:
             return self.recv(timeout)
-        letters: dict[int, Any] = {}
-        results = None
         if timeout is None and self._state is _STEPPING and self._deferred is None:
-            results = self._engine.finish()
-        if results is None:
-            letters = self._collect(_STEPPING, "step_wait", "step_async", timeout)
-            results = self._engine.results.collect()
+            finished = self._engine.finish()
+            if finished is not None:
+                return self._finished(*finished)
+        letters = self._collect(_STEPPING, "step_wait", "step_async", timeout)
+        results = self._engine.results.collect()
+        return self._observe(), *results, self._infos(letters)
+
+    def _finished(self, results: StepArrays, observations: Any) -> tuple[Any, ...]:
+        """What a step returns that sent no letter."""
+        self._state = _IDLE
+        if observations is not None:
+            self.observations = observations
         else:
-            self._state = _IDLE
             if not self.copy:
                 self._observations.written(None)
-        rewards, terminations, truncations = results
-        return self._observe(), rewards, terminations, truncations, self._infos(letters)
+            observations = self._observe()
+        return observations, *results, self._infos({})
 
     def render(self) -> tuple[RenderFrame, ...] | None:
         """The rendered frames of the sub-environments."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 from gymnasium import logger
 
 from gymvec import _bell
@@ -43,6 +44,8 @@ _SLOW_SECONDS = 60.0
 
 # Before Python 3.12 looking up a member of an enumeration takes as long as a kernel.
 _STEP = int(Command.STEP)
+
+StepArrays = tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
@@ -104,7 +107,8 @@ class Engine:
                     for place in (part.rewards, part.terminations, part.truncations, part.letters)
                 )
                 for part in layout.slices
-            ]
+            ],
+            layout.only_block(self.arena),
         )
         self.info_slots = InfoSlots(layout.info_slots.view(self.arena), self._worker_of)
         self.workers = Workers()
@@ -219,12 +223,13 @@ class Engine:
         self._unwritten = left
         return left
 
-    def finish(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    def finish(self) -> tuple[StepArrays, np.ndarray | None] | None:
         """The results of a step of all environments, if it is an ordinary one.
 
         Returns:
-            Rewards, terminations and truncations. None, with nothing taken, where :meth:`collect`
-            has to look closer: a letter came, or some answer takes long.
+            Rewards, terminations and truncations; and a copy of the observations, if all of them
+            are one block and there is one set of blocks. None, with nothing taken, where
+            :meth:`collect` has to look closer: a letter came, or some answer takes long.
         """
         if self.late or self.taken or self._unwritten or not self.usable or self.sent is not None:
             return None
