@@ -20,7 +20,7 @@ import numpy as np
 cnp.import_array()
 
 cdef extern from "Python.h":
-    int Py_EnterRecursiveCall(const char* where) except -1
+    int Py_EnterRecursiveCall(const char* where) except *
     void Py_LeaveRecursiveCall() noexcept
 
 cdef int INT_TYPE = np.dtype(int).num

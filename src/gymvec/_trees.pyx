@@ -8,7 +8,7 @@ from cpython.object cimport PyObject
 from gymvec._rows cimport RowWriter
 
 cdef extern from "Python.h":
-    int Py_EnterRecursiveCall(const char* where) except -1
+    int Py_EnterRecursiveCall(const char* where) except *
     void Py_LeaveRecursiveCall() noexcept
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 from typing import Any
@@ -213,12 +214,19 @@ class Mutates:
         self.how = how
         self.victims: list[Any] = []
 
+    at_work = False
+
     def __call__(self, kind):
-        for victim in self.victims:
+        # One at a time: each may be among the victims of the others.
+        if not Mutates.at_work:
+            Mutates.at_work = True
             try:
-                self._change(victim)
-            except Exception:  # Not every object can be changed so.
-                pass
+                for victim in self.victims:
+                    # Not every object can be changed so.
+                    with contextlib.suppress(Exception):
+                        self._change(victim)
+            finally:
+                Mutates.at_work = False
         return honest(kind)
 
     def _change(self, victim):
@@ -293,11 +301,21 @@ _PLACES = st.tuples(
     st.sampled_from([np.dtype("f4"), np.dtype("O"), np.dtype("c8"), None, "f4", np.float32]),
 )
 spaces = st.one_of(
-    st.sampled_from([
-        Box(-1, 1, (2,), np.float32), Discrete(3), MultiBinary(2), Text(3),
-        Tuple([Discrete(2), Box(-1, 1, (2,))]), Dict({"a": Discrete(2)}),
-        OneOf([Discrete(2), Text(1)]), Sequence(Discrete(2)), None, 3, Box,
-    ]),  # fmt: skip
+    st.sampled_from(
+        [
+            Box(-1, 1, (2,), np.float32),
+            Discrete(3),
+            MultiBinary(2),
+            Text(3),
+            Tuple([Discrete(2), Box(-1, 1, (2,))]),
+            Dict({"a": Discrete(2)}),
+            OneOf([Discrete(2), Text(1)]),
+            Sequence(Discrete(2)),
+            None,
+            3,
+            Box,
+        ]
+    ),  # fmt: skip
     _PLACES.map(lambda place: Plain(*place)),
     st.lists(_PLACES, min_size=2, max_size=3).map(LyingSpace),
 )

@@ -220,7 +220,9 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_infos.InfoBatch": lambda: (2,),
     "_infos.InfoBatch.infos": lambda: (info_batch(),),
     "_infos.InfoBatch.add": lambda: (
-        info_batch(), {"a": 2.0, "b": np.ones(2), "c": {"d": 2}}, 1,
+        info_batch(),
+        {"a": 2.0, "b": np.ones(2), "c": {"d": 2}},
+        1,
     ),  # fmt: skip
     "_items.gather_key": lambda: ([{"a": 1}, (2, 3)][:1], "a"),
     "_items.KeyedItems": lambda: (lambda: {"a": [1, 2], "b": "xy"},),
@@ -249,20 +251,34 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_rows.stack_rows": lambda: ([ROW, ROW], guarded((2, 2), np.float32)),
     "_rows.write_row": lambda: (guarded((4, 2), np.float32), 1, ROW),
     "_rows.gather_rows": lambda: (
-        np.zeros((3, 2), np.float32), ARRAY_ENVS.copy(), guarded((2, 2), np.float32),
+        np.zeros((3, 2), np.float32),
+        ARRAY_ENVS.copy(),
+        guarded((2, 2), np.float32),
     ),  # fmt: skip
     "_rows.view_rows": lambda: (guarded((16,), np.uint8), np.float32, (2,), 2),
     "_rows.RowWriter": lambda: (guarded((4, 2), np.float32), 1),
     "_rows.RowWriter.__call__": lambda: (_rows.RowWriter(guarded((4, 2), np.float32), 1), ROW),
     "_serve.Stepper": lambda: (
-        [Scripted()], [[ignore]], _steps.StepBlocks(*[array[:1] for array in results()[:3]]),
-        guarded((1,), np.bool_), _slots.SlotWriter(guarded((1, 64), np.uint8)),
-        _steps.NEXT_STEP, 0, ignore, ignore,
+        [Scripted()],
+        [[ignore]],
+        _steps.StepBlocks(*[array[:1] for array in results()[:3]]),
+        guarded((1,), np.bool_),
+        _slots.SlotWriter(guarded((1, 64), np.uint8)),
+        _steps.NEXT_STEP,
+        0,
+        ignore,
+        ignore,
     ),  # fmt: skip
     "_serve.Stepper.step": lambda: (stepper(), 1, ROW),
     "_serve.Stepper.reset": lambda: (stepper(), 1),
     "_serve.serve_pass": lambda: (
-        asked()[1], stepper(), 3, action_block(), {0: ignore}, ignore, ignore,
+        asked()[1],
+        stepper(),
+        3,
+        action_block(),
+        {0: ignore},
+        ignore,
+        ignore,
     ),  # fmt: skip
     "_slots.Column": lambda: (),
     "_slots.Column.key": lambda: (_slots.schema_of({"a": 1}, 64).columns[0],),
@@ -282,8 +298,14 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_steps.StepBlocks.put": lambda: (step_blocks(), 1, 0.5, True, False),
     "_steps.StepBlocks.clear": lambda: (step_blocks(), 1),
     "_steps.step_environments": lambda: (
-        [Scripted(), Scripted()], [ROW, ROW], [None, None], step_blocks(),
-        guarded((2,), np.bool_), _steps.SAME_STEP, _infos.InfoBatch(2), lambda value: value,
+        [Scripted(), Scripted()],
+        [ROW, ROW],
+        [None, None],
+        step_blocks(),
+        guarded((2,), np.bool_),
+        _steps.SAME_STEP,
+        _infos.InfoBatch(2),
+        lambda value: value,
     ),  # fmt: skip
     "_trees.TreeWriter": lambda: ([("a", None), ("b", tree())],),
     "_trees.TreeWriter.__call__": lambda: (tree(), {"a": ROW, "b": 1, "c": (ROW,)}),

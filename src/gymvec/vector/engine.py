@@ -439,8 +439,11 @@ class Engine:
         self._ended = True
         _engines.discard(self)
         self.workers.end(seconds)
-        self.bell.close()
-        del self.results, self.info_slots, self.arena
+        try:
+            self.bell.close()
+        finally:
+            # Also where another thread waits on the bell, which then stays until that ends.
+            del self.results, self.info_slots, self.arena
 
     def disown(self) -> None:
         """Leave the workers to the parent: this process is its fork."""
