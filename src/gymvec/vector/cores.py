@@ -7,6 +7,7 @@ import os
 __all__ = ["cpu_quota", "memory_limit", "usable_cores"]
 
 _CGROUPS = "/sys/fs/cgroup"
+_NO_LIMIT = 1 << 60
 
 
 def usable_cores() -> int:
@@ -37,7 +38,8 @@ def memory_limit() -> int | None:
                 limits.append(int(_read(f"{folder}/{name}")))
             except (OSError, ValueError):
                 pass  # No limit here ("max"), or none that can be read.
-    return min(limits, default=None)
+    # Without a limit the first version of cgroups gives the largest number of pages.
+    return min([limit for limit in limits if limit < _NO_LIMIT], default=None)
 
 
 def _own_groups(controller: str) -> list[str]:
