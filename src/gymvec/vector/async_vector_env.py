@@ -279,6 +279,8 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 "observation_space": self.single_observation_space,
                 "action_space": self.single_action_space,
                 "autoreset_mode": self.autoreset_mode,
+                # Where there may be more workers.
+                "measures_waiting": self.num_workers < (self.max_concurrency or self.num_envs),
             },
             wait=wait,
             polling=False,
