@@ -14,13 +14,14 @@ PY := $(BIN)/python
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-C_CODE := $(filter-out csrc/test_%,$(wildcard csrc/*.c))
+C_CODE := $(filter-out csrc/test_% csrc/fuzz%,$(wildcard csrc/*.c))
 C_HEADERS := $(wildcard csrc/*.h)
 C_TESTS := $(wildcard csrc/test_*.c)
+C_FUZZ := $(filter-out csrc/fuzz_driver.c,$(wildcard csrc/fuzz_*.c))
 PACKAGE := setup.py pyproject.toml MANIFEST.in $(C_CODE) $(C_HEADERS) \
 	$(shell find src -name '*.py' -o -name '*.py[xi]' -o -name '*.pxd' -o -name py.typed)
 
-.PHONY: help demo test test-c test-python sanitize bench table conformance lint format clean
+.PHONY: help demo test test-c test-python test-dev test-leaks fuzz sanitize bench table conformance lint format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -79,6 +80,16 @@ ARGUMENTS_test_bell.thread := 10000
 test-c: $(C_PROGRAMS) ## Run the C tests: plain, with sanitizers of addresses and of threads
 	$(foreach program,$^,$(program) $(ARGUMENTS_$(notdir $(program))) &&) true
 
+# Seconds for each file, and which inputs: the same seed makes the same ones.
+SECONDS ?= 10
+SEED ?= 1
+build/c/fuzz_%: csrc/fuzz_%.c csrc/fuzz_driver.c $(C_CODE) $(C_HEADERS)
+	$(COMPILE_C) -fsanitize=address,undefined -fno-sanitize-recover=undefined $(FROM_C)
+
+fuzz: $(C_FUZZ:csrc/%.c=build/c/%) ## Random input to the C code under sanitizers: make fuzz SECONDS=60 SEED=7
+	$(foreach program,$^,ASAN_OPTIONS=abort_on_error=1 UBSAN_OPTIONS=abort_on_error=1 \
+		$(program) $(SECONDS) $(SEED) &&) true
+
 test-python: $(VENV)/with-test
 	$(PY) -m pytest $(ARGS)
 
@@ -120,13 +131,13 @@ lint: $(VENV)/with-lint ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PATH="$(abspath $(BIN)):$$PATH" cython-lint src
-	$(BIN)/clang-format --dry-run --Werror $(C_CODE) $(C_HEADERS) $(C_TESTS)
+	$(BIN)/clang-format --dry-run --Werror $(C_CODE) $(C_HEADERS) $(C_TESTS) csrc/fuzz_*.c
 	$(BIN)/mypy
 
 format: $(VENV)/with-lint ## Rewrite what lint would find fault with, where a tool can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/clang-format -i $(C_CODE) $(C_HEADERS) $(C_TESTS)
+	$(BIN)/clang-format -i $(C_CODE) $(C_HEADERS) $(C_TESTS) csrc/fuzz_*.c
 
 clean: ## Remove everything that was built
 	rm -rf $(VENV) build *.egg-info src/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache

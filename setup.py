@@ -40,12 +40,16 @@ else:
 
 DIRECTIVES = {
     "language_level": 3,
-    "binding": True,
+    # Methods that look like Python's do not check the class of `self` when called unbound:
+    # Worker.flush(None) would be a crash.
+    "binding": False,
     "boundscheck": CHECKED,
     "wraparound": False,
     "initializedcheck": CHECKED,
     "cdivision": True,
     "embedsignature": False,
+    # A pickle could make an object of a kernel class that was never bound to memory.
+    "auto_pickle": False,
 }
 
 

@@ -259,6 +259,10 @@ gv_status gv_parent_wait(gv_parent *self, uint32_t count, uint64_t ns, bool held
         if (!begun) {
             spin_until = gv_waiter_begin(&self->waiter, ns, held, &until);
             begun = true;
+        } else if (gv_now() >= (held ? spin_until : until)) {
+            /* `done` moved and no tail did. Honest workers do that for a moment, which the wait
+             * outlasts; one that goes on must not keep the caller, nor its GIL, for ever. */
+            return GV_TIMEOUT;
         }
         /* Sequentially consistent: a worker adds to `done`, then loads `target`; here `target` is
          * stored, then `done` loaded (in gv_doze). One of the two sees the other. */

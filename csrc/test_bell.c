@@ -110,6 +110,7 @@ static gv_worker *open_worker(const struct world *world, uint32_t lane, gv_polic
 /* ---- one thread, every status ---------------------------------------------------------------- */
 
 static const gv_policy BLOCK = {0, false};
+static const gv_policy SPIN = {GV_NO_LIMIT, false};
 
 static void test_sizes(void)
 {
@@ -274,6 +275,40 @@ static void test_corruption(void)
 }
 
 /* A worker or parent that has been at work for a long time: all counters about to wrap. */
+struct announcer {
+    struct hub *hub;
+    atomic_bool stop;
+};
+
+static void *announce_on(void *argument)
+{
+    struct announcer *self = argument;
+    while (!atomic_load(&self->stop))
+        atomic_fetch_add(&self->hub->done, 1);
+    return NULL;
+}
+
+/* A worker that announces without end what it does not answer: every wait still ends in its time.
+ */
+static void test_false_alarms(void)
+{
+    struct world world = make_world(1, (uint32_t[]){2});
+    gv_parent *parent = open_parent(&world, SPIN);
+    struct announcer other = {(struct hub *)world.base, false};
+    pthread_t thread;
+    uint32_t culprit, available;
+    CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
+    CHECK(pthread_create(&thread, NULL, announce_on, &other) == 0);
+    for (int i = 0; i < 50; i++) {
+        CHECK(gv_parent_wait(parent, 1, 1000000, i % 2, &available) == GV_TIMEOUT);
+        CHECK(available == 0);
+    }
+    atomic_store(&other.stop, true);
+    CHECK(pthread_join(thread, NULL) == 0);
+    gv_parent_close(parent);
+    drop_world(&world);
+}
+
 static void test_wrap(void)
 {
     CHECK(gv_reached(5, 5) && gv_reached(6, 5) && !gv_reached(4, 5));
@@ -603,6 +638,7 @@ int main(int argc, char **argv)
         test_places();
         test_protocol();
         test_corruption();
+        test_false_alarms();
         test_wrap();
         test_time();
         test_signals();

@@ -357,20 +357,22 @@ cdef class Parent(_Mapping):
     def lane_pending(self, worker) -> int:
         """How many environments of one worker are pending."""
         cdef uint32_t count = 0
-        self._check()
-        gv_lane_pending(self._handle, self._lane(worker), &count)
+        cdef uint32_t lane = self._lane(worker)
+        gv_lane_pending(self._handle, lane, &count)
         return count
 
     cdef uint32_t _lane(self, object worker) except? 1:
+        # First: a number of the caller's own class may close this object.
         cdef int64_t value = _integer(worker)
+        self._check()
         if value < 0 or value >= gv_num_lanes(self._handle):
             raise IndexError(f"worker {worker} is out of range")
         return <uint32_t>value
 
     def ring(self, worker) -> None:
         """Wakes a worker without a command, for a message that came by another way."""
-        self._check()
-        gv_ring(self._handle, self._lane(worker))
+        cdef uint32_t lane = self._lane(worker)
+        gv_ring(self._handle, lane)
 
     def wait(self, Py_ssize_t count, double timeout_s=float("inf")) -> int:
         """Waits until `count` answers can be drained, or the time is over.
@@ -470,10 +472,10 @@ cdef class Parent(_Mapping):
         """
         cdef uint32_t count = 0
         cdef uint32_t i
-        self._check()
+        cdef uint32_t lane = self._lane(worker)
         self._busy = True
         try:
-            gv_abandon(self._handle, self._lane(worker), self._ids, &count)
+            gv_abandon(self._handle, lane, self._ids, &count)
             return [self._ids[i] for i in range(count)]
         finally:
             self._busy = False

@@ -13,7 +13,7 @@ cdef extern from *:
     object PyArray_Empty(int nd, const cnp.npy_intp* dims, cnp.dtype descr, int fortran)
 
 
-cdef class _Column:
+cdef class Column:
     cdef str key
     cdef str mask_key
     cdef SlotColumns nested
@@ -43,7 +43,7 @@ cdef class SlotColumns:
     cdef Py_ssize_t _size
     cdef list _columns
 
-    def __init__(self, slots, columns):
+    def __cinit__(self, slots, columns):
         if (
             type(slots) is not np.ndarray or slots.ndim != 2 or slots.dtype != np.uint8
             or not slots.flags.c_contiguous
@@ -56,8 +56,8 @@ cdef class SlotColumns:
         for key, *place in columns:
             self._columns.append(self.placed(key, place))
 
-    cdef _Column placed(self, str key, list place):
-        cdef _Column column = _Column.__new__(_Column)
+    cdef Column placed(self, str key, list place):
+        cdef Column column = Column.__new__(Column)
         cdef int i
         column.key = key
         column.mask_key = f"_{key}"
@@ -89,10 +89,8 @@ cdef class SlotColumns:
             A new dict with, for each key, a new array of shape ``(n, *shape)`` or a dict, and
             a bool array of shape ``(n,)`` that is True, as Gymnasium's ``_add_info`` makes them.
         """
-        cdef _Column column
+        cdef Column column
         cdef dict infos = {}
-        if self._columns is None:
-            raise ValueError("this SlotColumns was never made")
         for column in self._columns:
             if column.nested is not None:
                 infos[column.key] = column.nested.infos()
@@ -103,7 +101,7 @@ cdef class SlotColumns:
             infos[column.mask_key] = mask
         return infos
 
-    cdef object copied(self, _Column column):
+    cdef object copied(self, Column column):
         cdef cnp.npy_intp i
         cdef const char* source = self._data + column.offset
         cdef char* target

@@ -62,19 +62,26 @@ cdef class ActionBlock:
         shape: Shape of one action.
     """
 
-    def __init__(self, cnp.ndarray rows not None, cnp.ndarray codes not None, tuple shape not None):
+    def __cinit__(self, rows, codes, tuple shape not None):
         cdef int i
-        self._elements = 1
-        self._ndim = len(shape)
-        if self._ndim > cnp.NPY_MAXDIMS:
-            raise ValueError(f"expected at most {cnp.NPY_MAXDIMS} dimensions, got {shape}")
+        cdef object elements = 1  # Python's integers do not overflow.
+        # What this file reads of arrays by itself must not be what a subclass says.
+        if not cnp.PyArray_CheckExact(rows) or not cnp.PyArray_CheckExact(codes):
+            raise TypeError(f"expected arrays, got {type(rows)} and {type(codes)}")
+        # One more than an action has lies in a batch.
+        if len(shape) >= cnp.NPY_MAXDIMS:
+            raise ValueError(f"expected fewer than {cnp.NPY_MAXDIMS} dimensions, got {shape}")
+        self._ndim = <int>len(shape)
         for i in range(self._ndim):
             self._dims[i] = shape[i]
-            self._elements *= self._dims[i]
-        for block, wanted in ((rows, (len(codes), self._elements * ELEMENT_BYTES)),
-                              (codes, (len(codes),))):
+            if self._dims[i] < 0:
+                raise ValueError(f"expected sizes of dimensions, got {shape}")
+            elements *= self._dims[i]
+        n = len(codes) if codes.ndim == 1 else 0
+        for block, wanted in ((rows, (n, elements * ELEMENT_BYTES)), (codes, (n,))):
             if block.shape != wanted or block.dtype != np.uint8 or not block.flags.carray:
                 raise ValueError(f"expected a writable uint8 array of shape {wanted}")
+        self._elements = elements
         self._rows = rows.view()
         self._codes = codes.view()
         self._shape = shape
@@ -133,6 +140,12 @@ cdef class ActionBlock:
         cdef cnp.npy_intp i, row
         cdef cnp.npy_intp size
         cdef const char* source
+        # Before NumPy may let other threads run, which could change the checked environments.
+        if where is NULL:
+            memset(self._code, type_num, <size_t>count)
+        else:
+            for i in range(count):
+                self._code[where[i]] = <cnp.npy_uint8>type_num
         if cnp.PyArray_CHKFLAGS(array, cnp.NPY_ARRAY_CARRAY_RO) and cnp.PyArray_ISNOTSWAPPED(array):
             size = self._elements * cnp.PyArray_ITEMSIZE(array)
             source = <const char*>cnp.PyArray_DATA(array)
@@ -152,11 +165,6 @@ cdef class ActionBlock:
                     strides=(self._elements * ELEMENT_BYTES, descr.itemsize))
                 self._views[type_num] = view
             view[... if envs is None else envs] = array.reshape(count, self._elements)
-        if where is NULL:
-            memset(self._code, type_num, <size_t>count)
-        else:
-            for i in range(count):
-                self._code[where[i]] = <cnp.npy_uint8>type_num
         return 0
 
     cdef bint put_numbers(
@@ -253,7 +261,7 @@ cdef class StepResults:
     cdef cnp.npy_intp _n
     cdef cnp.ndarray _block
 
-    def __init__(self, parts, block=None):
+    def __cinit__(self, parts, block=None):
         cdef Py_ssize_t i
         if block is not None:
             if (
@@ -270,12 +278,14 @@ cdef class StepResults:
             kept = tuple([array.view() for array in arrays])
             for array, kind in zip(kept, (np.float64, np.bool_, np.bool_, np.bool_), strict=True):
                 if (
-                    array.shape != (len(kept[0]),)
+                    type(array) is not np.ndarray
+                    or array.ndim != 1
+                    or array.shape != kept[0].shape
                     or array.dtype != kind
-                    or not array.flags.c_contiguous
+                    or not (array.flags.c_contiguous and array.flags.aligned)
                 ):
                     raise ValueError(
-                        f"expected an array of {kind} of shape ({len(kept[0])},), got {array!r}"
+                        f"expected an array of {kind}, as long as the rewards, got {array!r}"
                     )
             self._arrays.append(kept)
             self._n += len(kept[0])

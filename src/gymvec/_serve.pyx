@@ -2,6 +2,7 @@
 
 cimport cython
 cimport numpy as cnp
+from cpython.list cimport PyList_GET_SIZE
 from libc.stdint cimport int32_t, uint32_t
 
 from gymvec._bell cimport Worker
@@ -58,12 +59,12 @@ cdef class Stepper:
     # ones; None where it has to be sent.
     cdef list _known
 
-    def __init__(
+    def __cinit__(
         self,
         list envs not None,
         list writers not None,
         StepBlocks blocks not None,
-        cnp.ndarray letters not None,
+        letters,
         SlotWriter slots not None,
         int autoreset_mode,
         Py_ssize_t first,
@@ -71,23 +72,26 @@ cdef class Stepper:
         send,
     ):
         cdef Py_ssize_t n = len(envs)
+        # Lists of its own, which nobody shortens. Not so `envs`: who closes one takes it out.
+        cdef list sets = [list(of_set) for of_set in writers]
         if (
-            not 1 <= len(writers) <= 2
-            or any([len(of_set) != n for of_set in writers])
+            not 1 <= len(sets) <= 2
+            or any([len(of_set) != n for of_set in sets])
             or blocks._n != n
             or slots._n != n
         ):
             raise ValueError(f"expected {n} writers, rewards, flags and slots")
         if (
-            cnp.PyArray_NDIM(letters) != 1
+            not cnp.PyArray_CheckExact(letters)
+            or cnp.PyArray_NDIM(letters) != 1
             or cnp.PyArray_DIM(letters, 0) != n
             or cnp.PyArray_TYPE(letters) != cnp.NPY_BOOL
             or not cnp.PyArray_CHKFLAGS(letters, cnp.NPY_ARRAY_CARRAY)
         ):
             raise ValueError(f"expected letters as a writable bool array of shape ({n},)")
         self._envs = envs
-        self._sets = writers
-        self._writers = writers[0]
+        self._sets = sets
+        self._writers = sets[0]
         self._blocks = blocks
         self._slots = slots
         self._letter_array = letters.view()
@@ -111,7 +115,7 @@ cdef class Stepper:
             AssertionError: Autoreset is disabled and the episode is over.
             Exception: Whatever the environment raises.
         """
-        self.step_env(self.checked(env), action)
+        self.step_env(env, action)
 
     def reset(self, env, **arguments):
         """Reset one environment with the arguments of its ``reset``."""
@@ -130,12 +134,13 @@ cdef class Stepper:
         return 0
 
     cdef Py_ssize_t checked(self, Py_ssize_t env) except -1:
-        if not 0 <= env < len(self._envs):
-            raise IndexError(f"environment {env} is outside [0, {len(self._envs)})")
+        if not 0 <= env < self._blocks._n or env >= PyList_GET_SIZE(self._envs):
+            raise IndexError(f"environment {env} is outside [0, {self._blocks._n})")
         return env
 
     cdef int step_env(self, Py_ssize_t i, object action) except -1:
         cdef list infos = []
+        self.checked(i)
         self._letters[i] = False
         self._slots.put_number(i, 0)
         if self._over[i] and self._mode == DISABLED:

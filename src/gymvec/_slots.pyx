@@ -204,10 +204,10 @@ cdef class SlotWriter:
             of 16 bytes.
     """
 
-    def __init__(self, slots):
+    def __cinit__(self, slots):
         if (
             type(slots) is not np.ndarray or slots.ndim != 2 or slots.dtype != np.uint8
-            or not slots.flags.carray or slots.shape[1] % HEADER_BYTES
+            or not slots.flags.carray or slots.shape[1] % HEADER_BYTES or slots.shape[1] == 0
         ):
             raise ValueError("expected slots as a writable uint8 array of shape (n, 16 * k)")
         self._slots = slots.view()
@@ -266,11 +266,11 @@ cdef class SlotWriter:
         return number, schema.signature
 
 
-cdef bint is_int32(cnp.ndarray array, int ndim) noexcept:
+cdef bint is_array(cnp.ndarray array, int type_num, int ndim) noexcept:
     return (
-        cnp.PyArray_TYPE(array) == cnp.NPY_INT32
+        cnp.PyArray_TYPE(array) == type_num
         and cnp.PyArray_NDIM(array) == ndim
-        and cnp.PyArray_CHKFLAGS(array, cnp.NPY_ARRAY_CARRAY)
+        and cnp.PyArray_CHKFLAGS(array, cnp.NPY_ARRAY_CARRAY_RO)
         and cnp.PyArray_ISNOTSWAPPED(array)
     )
 
@@ -292,7 +292,16 @@ def same_schema(
 
     Returns:
         The number if it is the same everywhere, else -1.
+
+    Raises:
+        RuntimeError: A slot holds a number that its worker has not told of.
     """
+    if not (
+        is_array(slots, cnp.NPY_UINT8, 2) and is_array(table, cnp.NPY_INT32, 2)
+        and is_array(workers, cnp.NPY_INT32, 1) and is_array(out, cnp.NPY_INT32, 1)
+        and cnp.PyArray_CHKFLAGS(out, cnp.NPY_ARRAY_WRITEABLE)
+    ):
+        raise ValueError("expected contiguous arrays of uint8 and int32")
     cdef Py_ssize_t i, n = cnp.PyArray_DIM(slots, 0)
     cdef Py_ssize_t size = cnp.PyArray_DIM(slots, 1)
     cdef Py_ssize_t num_workers = cnp.PyArray_DIM(table, 0)
@@ -302,12 +311,9 @@ def same_schema(
     cdef int32_t* numbers = <int32_t*>cnp.PyArray_DATA(out)
     cdef uint32_t number
     cdef bint same = True
-    if not (
-        cnp.PyArray_TYPE(slots) == cnp.NPY_UINT8 and cnp.PyArray_NDIM(slots) == 2
-        and cnp.PyArray_IS_C_CONTIGUOUS(slots) and size >= HEADER_BYTES
-        and is_int32(table, 2) and cnp.PyArray_DIM(table, 1) == MAX_SCHEMAS + 1
-        and is_int32(workers, 1) and cnp.PyArray_DIM(workers, 0) == n
-        and is_int32(out, 1) and cnp.PyArray_DIM(out, 0) == n
+    if (
+        size < HEADER_BYTES or cnp.PyArray_DIM(table, 1) != MAX_SCHEMAS + 1
+        or cnp.PyArray_DIM(workers, 0) != n or cnp.PyArray_DIM(out, 0) != n
     ):
         raise ValueError(
             "expected slots of uint8, and table, workers and out as contiguous int32 arrays that "
@@ -318,5 +324,7 @@ def same_schema(
         if number > MAX_SCHEMAS or not 0 <= worker[i] < num_workers:
             raise RuntimeError(f"the info slot of environment {i} is corrupt")
         numbers[i] = known[worker[i] * (MAX_SCHEMAS + 1) + <int32_t>number]
+        if numbers[i] < 0:
+            raise RuntimeError(f"the info slot of environment {i} is corrupt")
         same = same and numbers[i] == numbers[0]
     return numbers[0] if n > 0 and same else -1

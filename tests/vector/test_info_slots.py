@@ -170,5 +170,3 @@ def test_wrong_columns():
     for nested in (None, SlotColumns(np.zeros((3, 64), np.uint8), [])):
         with pytest.raises((TypeError, ValueError)):
             SlotColumns(slots, [("a", nested)])
-    with pytest.raises(ValueError, match="never made"):
-        SlotColumns.__new__(SlotColumns).infos()

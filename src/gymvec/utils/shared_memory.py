@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import multiprocessing as mp
+import os
 import sys
+import tempfile
 from collections.abc import Mapping
+from multiprocessing import heap
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -81,8 +85,34 @@ def _create_array(space: Any, n: int = 1, ctx: Any = mp) -> Any:
     size = n * int(np.prod(space.shape))
     kind = _CTYPES.get(space.dtype.str[1:])
     if kind is None:
-        return ctx.Array(ctypes.c_uint8, size * space.dtype.itemsize)
+        kind, size = ctypes.c_uint8, size * space.dtype.itemsize
+    _check_room(size * ctypes.sizeof(kind), space)
     return ctx.Array(kind, size)
+
+
+def _check_room(size: int, space: Any) -> None:
+    """Raise an OSError where ``ctx.Array`` would write beyond the room of its file system.
+
+    That is a bus error. It takes the first of these directories that has the room, and the last
+    one without a look.
+    """
+    if not hasattr(os, "statvfs"):
+        return
+    most = 0
+    for folder in (*getattr(heap.Arena, "_dir_candidates", ()), tempfile.gettempdir()):
+        try:
+            about = os.statvfs(folder)
+        except OSError:
+            continue
+        free = about.f_bavail * about.f_frsize
+        if size <= free:
+            return
+        most = max(most, free)
+    raise OSError(
+        errno.ENOSPC,
+        f"no room for {size} bytes of shared memory for {space}, {most} are free: make /dev/shm "
+        "or the temporary directory larger (docker run --shm-size), or use fewer environments",
+    )
 
 
 @handles(create_shared_memory, Tuple)
@@ -99,6 +129,7 @@ def _create_dict(space: Dict, n: int = 1, ctx: Any = mp) -> dict[str, Any]:
 
 @handles(create_shared_memory, Text)
 def _create_text(space: Text, n: int = 1, ctx: Any = mp) -> Any:
+    _check_room(4 * n * space.max_length, space)
     return ctx.Array(ctypes.c_int32, n * space.max_length)
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from gymnasium import Space
 
 from gymvec import _bell
+from gymvec.vector.cores import memory_limit
 from gymvec.vector.info_slots import SLOT_BYTES
 from gymvec.vector.rows import is_array_leaf, leaves, subspaces
 
@@ -190,6 +191,21 @@ def _views(places: Any, arena: Arena) -> Any:
     return None if places is None else places.view(arena)
 
 
+# Errors that say that there is too little of something.
+_NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.ENOMEM, getattr(errno, "EDQUOT", errno.ENOSPC))
+# Errors of file systems that cannot reserve pages; there is nothing better to do there.
+_CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.EINVAL)
+
+
+def _no_room(size: int, number: int, reason: str) -> OSError:
+    return OSError(
+        number,
+        f"no room for {size} bytes of shared memory ({reason}): make /dev/shm or the temporary "
+        "directory larger (docker run --shm-size), raise the limit, use fewer environments, or "
+        "pass shared_memory=False",
+    )
+
+
 class Arena:
     """The mapping itself, which goes to a child process with any start method.
 
@@ -204,18 +220,19 @@ class Arena:
 
     def __init__(self, size: int) -> None:
         size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-        self._heap = heap.Arena(size)
-        if hasattr(os, "posix_fallocate"):
-            try:
+        limit = memory_limit()
+        if limit is not None and size > limit:
+            raise _no_room(size, errno.ENOMEM, f"the cgroup allows {limit} bytes of memory")
+        try:
+            self._heap = heap.Arena(size)
+            if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._heap.fd, 0, size)
-            except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-                    raise
-                raise OSError(
-                    error.errno,
-                    f"no room for {size} bytes of shared memory: make the shared-memory file "
-                    "system larger, use fewer environments, or pass shared_memory=False",
-                ) from error
+        except OSError as error:
+            if error.errno in _CANNOT_RESERVE:
+                return
+            if error.errno not in _NO_ROOM:
+                raise
+            raise _no_room(size, error.errno, str(error.strerror)) from error
 
     @property
     def buffer(self) -> Any:

@@ -168,6 +168,8 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             ValueError: An argument has a value that is not among those above, or an observation
                 of custom spaces alone cannot lie in shared memory.
         """
+        # Made a second time: nobody could end the workers of the first.
+        self.__del__()
         # Until the end there is nothing to close.
         self.closed = True
         if worker is not None:
@@ -277,6 +279,8 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 "observation_space": self.single_observation_space,
                 "action_space": self.single_action_space,
                 "autoreset_mode": self.autoreset_mode,
+                # Where there may be more workers.
+                "measures_waiting": self.num_workers < (self.max_concurrency or self.num_envs),
             },
             wait=wait,
             polling=False,
@@ -370,6 +374,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 env: dumps({"seed": seeds[env], "options": options})
                 for env in (range(self.num_envs) if envs is None else envs)
             }
+            self._check_idle("reset_async", end="")
         self._begin(AsyncState.WAITING_RESET, command, arguments, envs)
 
     def reset_wait(self, timeout: float | None = None) -> tuple[ObsType, dict[str, Any]]:
@@ -454,6 +459,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         else:
             items = split_actions(self.action_space, actions, self.num_envs)
             arguments = {env: dumps(own_action(action)) for env, action in enumerate(items)}
+            self._check_idle("step_async")
             self._begin(_STEPPING, Command.STEP_BY_LETTER, arguments, None)
 
     def step_wait(
@@ -530,6 +536,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 f"Trying to call function `{name}` with `call`, use `{name}` directly instead."
             )
         argument = dumps((name, args, kwargs))
+        self._check_idle("call_async")
         if self._partial:
             self._settle()
         arguments = dict.fromkeys(range(self.num_envs), argument)
@@ -580,6 +587,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             )
         self._check_idle("set_attr")
         arguments = {env: dumps((name, value)) for env, value in enumerate(values)}
+        self._check_idle("set_attr")
         if self._partial:
             self._settle()
         self._begin(AsyncState.WAITING_CALL, Command.SET_ATTR, arguments, None)
@@ -604,24 +612,32 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Close the sub-environments and end the workers."""
-        if self._state is not _IDLE:
-            logger.warn(
-                f"Calling `close` while waiting for a pending call to `{self._state.value}` "
-                "to complete."
-            )
-        self._state = _IDLE
+        state, self._state = self._state, _IDLE
+        error = None
         try:
-            error = self._engine.close(0.0 if terminate else timeout)
+            if state is not _IDLE:
+                logger.warn(
+                    f"Calling `close` while waiting for a pending call to `{state.value}` "
+                    "to complete."
+                )
         finally:
-            # They keep the arena. What else does is the caller's, or `observations`.
-            del self._observations, self._next_batch, self._put_actions, self._batches
+            # Also where warnings are errors.
+            error = self._end(0.0 if terminate else timeout)
         if error is not None:
             raise error
 
+    def _end(self, timeout: float | None) -> BaseException | None:
+        try:
+            return self._engine.close(timeout)
+        finally:
+            # They keep the arena. What else does is the caller's, or `observations`.
+            del self._observations, self._next_batch, self._put_actions, self._batches
+
     def __del__(self) -> None:
         """End the workers of an environment that nobody closed."""
-        if not getattr(self, "closed", True):
-            self._engine.close(0.0)
+        engine = self.__dict__.get("_engine")
+        if engine is not None and not self.closed:
+            engine.close(0.0)
             self.closed = True
 
     # --- what the calls above share ---
@@ -634,6 +650,9 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         self._engine.check_usable()
 
     def _check_idle(self, name: str, end: str = ".") -> None:
+        if self.closed:
+            # By code of the caller's own that ran since the call began.
+            self._check_open()
         if self._batches.any_busy and not self._partial:
             raise AlreadyPendingCallError(
                 f"Calling `{name}` while waiting for a pending call to `send` to complete{end}",

@@ -94,6 +94,9 @@ class Engine:
         self._unwritten = False
         # Envelopes that were received: the subject, and the pickled content.
         self._letters: dict[int, tuple[Subject, bytes]] = {}
+        # The share of their time that steps wait, until somebody was told.
+        self._waits: float | None = None
+        self._told = False
         self.bell = _bell.Parent(
             self.arena.buffer, layout.hub, layout.lanes, wait=wait, polling=polling
         )
@@ -257,6 +260,7 @@ class Engine:
         for env in envs:
             while env not in self._letters:
                 self._receive(self._worker_of[env], deadline)
+        self._advise()
         self.bell.drain_all()
         self.taken.clear()
         answers = Answers()
@@ -327,14 +331,31 @@ class Engine:
         """
         while env not in self._letters:
             self._receive(self._worker_of[env], deadline)
+        self._advise()
         subject, content = opened(env, *self._letters[env])
         return subject is Subject.ERROR, content
+
+    def _advise(self) -> None:
+        """Say once that more workers would help. Nothing of the call is taken yet."""
+        waits, self._waits = self._waits, None
+        if waits is None or self._told:
+            return
+        self._told = True
+        envs, workers = len(self._worker_of), len(self.layout.slices)
+        logger.warn(
+            f"the steps of these environments mostly wait ({100 * waits:.0f} percent of their time). More "
+            f"workers than cores let more of them wait at a time: num_workers={envs} instead of "
+            f"{workers} in AsyncVectorEnv, or in make_vec(..., vector_kwargs="
+            f"{{'num_workers': {envs}}})"
+        )
 
     def _parse(self, letter: bytes) -> dict[int, tuple[Subject, bytes]]:
         letters = {}
         for env, subject, packed in pickle.loads(letter):
             if subject is Subject.SCHEMA:
                 self.info_slots.learn(env, *pickle.loads(packed))
+            elif subject is Subject.WAITS:
+                self._waits = pickle.loads(packed)
             else:
                 letters[env] = (subject, packed)
         return letters
@@ -469,8 +490,11 @@ class Engine:
         self._ended = True
         _engines.discard(self)
         self.workers.end(seconds)
-        self.bell.close()
-        del self.results, self.info_slots, self.arena
+        try:
+            self.bell.close()
+        finally:
+            # Also where another thread waits on the bell, which then stays until that ends.
+            del self.results, self.info_slots, self.arena
 
     def disown(self) -> None:
         """Leave the workers to the parent: this process is its fork."""

@@ -149,6 +149,8 @@ class InfoBatchSlots(InfoSlots):
         """
         whole = self._whole
         numbers = self._heads[envs]
+        if (numbers > MAX_SCHEMAS).any():
+            raise RuntimeError(f"an info slot of environments {envs.tolist()} is corrupt")
         self._numbers = whole._table[whole._workers[envs], numbers]
         if (self._numbers < 0).any():
             raise RuntimeError(f"an info slot of environments {envs.tolist()} is corrupt")

@@ -46,6 +46,7 @@ class SendRecv:
     single_action_space: Space[Any]
     autoreset_mode: AutoresetMode
     observations: Any
+    closed: bool
     _state: AsyncState
     _late_state: AsyncState
     _engine: Engine
@@ -98,6 +99,7 @@ class SendRecv:
             arguments = {
                 env: dumps({"seed": seeds[env], "options": options}) for env in envs.tolist()
             }
+            self._check_not_waiting("async_reset")
         command = Command.RESET if arguments is None else Command.RESET_BY_LETTER
         if mask is None and (self._engine.busy or batches.any_busy):
             self._deferred_reset = command, arguments
@@ -130,10 +132,10 @@ class SendRecv:
 
     def _send_actions(self, actions: Any, env_ids: Any, least: int) -> None:
         self._check_open()
-        self._check_not_waiting("send")
         if env_ids is None:
             env_ids = np.arange(self.num_envs) if self._received is None else self._received
         envs = checked_env_ids(env_ids, self.num_envs)
+        self._check_not_waiting("send")
         self._check_received(envs)
         busy = np.count_nonzero(self._batches.busy) + len(envs)
         if busy < least:
@@ -157,6 +159,7 @@ class SendRecv:
         arguments = {
             env: dumps(own_action(action)) for env, action in zip(envs.tolist(), items, strict=True)
         }
+        self._check_not_waiting("send")
         self._batches.send(Command.STEP_BY_LETTER, arguments, envs)
 
     def recv(self, timeout: float | None = None) -> Batch:
@@ -281,6 +284,9 @@ class SendRecv:
             )
 
     def _check_not_waiting(self, name: str) -> None:
+        if self.closed:
+            # By code of the caller's own that ran since the call began.
+            self._check_open()
         if self._state is not AsyncState.DEFAULT:
             raise AlreadyPendingCallError(
                 f"Calling `{name}` while waiting for a pending call to `{self._state.value}` "

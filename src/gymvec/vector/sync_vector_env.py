@@ -287,6 +287,8 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         else:
             rows: Iterator[Any] = iter(iterate(self.action_space, actions))
             items = [own_action(action) for action in islice(rows, self.num_envs + 1)]
+            # Copying runs the actions' own code, which may have closed this.
+            self._check_open()
         if len(items) != self.num_envs:
             more = "or more" if len(items) > self.num_envs else ""
             raise ValueError(

@@ -26,6 +26,7 @@ from gymvec.vector.errors import pack_error, text_of
 from gymvec.vector.mail import Mailbox, Subject, dumps
 from gymvec.vector.registered import register_missing
 from gymvec.vector.rows import bind_writer
+from gymvec.vector.waiting import WaitMeter
 
 __all__ = ["Command", "Orders", "run_worker"]
 
@@ -70,6 +71,7 @@ class Orders:
     polling: bool
     core: int | None
     specs: list[bytes]
+    measures_waiting: bool
 
 
 def run_worker(orders: Orders) -> None:
@@ -119,6 +121,7 @@ class _Worker:
         self._open = self._part.size
         self._stepper: Stepper | None = None
         self._actions: Any = None
+        self._meter = WaitMeter() if orders.measures_waiting and self._part.size > 1 else None
 
     def run(self) -> None:
         """Serve until every environment is closed."""
@@ -132,7 +135,8 @@ class _Worker:
             serve_pass(
                 bell,
                 self._stepper,
-                Command.STEP,
+                # While it is measured a step is a command like others.
+                Command.STEP if self._meter is None else -1,
                 self._actions,
                 commands,
                 self._fail,
@@ -256,12 +260,29 @@ class _Worker:
             self._send,
         )
         return {
+            Command.STEP: self._measured_step,
             Command.STEP_BY_LETTER: lambda env: stepper.step(env, self._argument_of(env)),
             Command.RESET: lambda env: stepper.reset(env, seed=None, options=None),
             Command.RESET_BY_LETTER: lambda env: stepper.reset(env, **self._argument_of(env)),
             Command.CALL: self._call,
             Command.SET_ATTR: self._set_attr,
         }
+
+    def _measured_step(self, env: int) -> None:
+        meter, action = self._meter, self._actions(self._first + env)
+        if meter is None:
+            # The last step that was measured is behind us in this pass.
+            self._stepper.step(env, action)
+            return
+        meter.measure(self._stepper.step, env, action)
+        if not meter.done:
+            return
+        self._meter = None
+        share = meter.share()
+        if share is not None:
+            self._outbox.append((self._first + env, Subject.WAITS, dumps(share)))
+            if not self._letters[env]:
+                self._send(env, (None, []))
 
     def _call(self, env: int) -> None:
         name, args, kwargs = self._argument_of(env)
