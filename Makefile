@@ -20,7 +20,8 @@ C_TESTS := $(wildcard csrc/test_*.c)
 PACKAGE := setup.py pyproject.toml MANIFEST.in $(C_CODE) $(C_HEADERS) \
 	$(shell find src -name '*.py' -o -name '*.py[xi]' -o -name '*.pxd' -o -name py.typed)
 
-.PHONY: help demo test test-c test-python sanitize bench table conformance lint format clean
+.PHONY: help demo test test-c test-python sanitize dist dist-test matrix bench table conformance \
+	lint format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -105,6 +106,36 @@ sanitize: build/sanitize/site $(VENV)/with-test ## Run the Python tests with san
 	ASAN_OPTIONS=detect_leaks=0:handle_segv=0 UBSAN_OPTIONS=print_stacktrace=1 HYPOTHESIS_PROFILE=few \
 	$(PY) -m pytest $(NOT_SANITIZED) $(ARGS)
 
+# A wheel for this machine's Python. auditwheel gives it the tag of the oldest systems it runs on.
+dist: $(VENV)/with-dist ## Build sdist and wheel into dist, and check them
+	rm -rf build/dist dist
+	$(PY) -m build --outdir build/dist . > build/dist.log || { cat build/dist.log; exit 1; }
+	mkdir dist
+	cp build/dist/*.tar.gz dist
+ifeq ($(shell uname -s),Linux)
+	PATH="$(abspath $(BIN)):$$PATH" auditwheel repair --wheel-dir dist build/dist/*.whl
+else
+	cp build/dist/*.whl dist
+endif
+	$(PY) tools/check_dist.py dist
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/twine check --strict dist/*
+
+# As a user has it: the tests of the sdist, on the wheel, in a new environment, without a compiler.
+dist-test: dist ## Test the wheel in dist in a new environment without a compiler
+	rm -rf build/dist-test
+	mkdir -p build/dist-test/sdist
+	tar -xzf dist/*.tar.gz -C build/dist-test/sdist --strip-components=1
+	$(PYTHON) -m venv build/dist-test/venv
+	build/dist-test/venv/bin/python -m pip install --quiet "$$(echo dist/*.whl)[test]"
+	cd build/dist-test/sdist && rm -r src csrc && PATH="$(CURDIR)/build/dist-test/venv/bin" \
+		python -m pytest $(ARGS)
+
+PYTHONS ?= 3.10 3.11 3.12 3.13
+CELLS ?= oldest newest
+matrix: $(VENV)/with-dist ## Test on PYTHONS="3.10 ..." with CELLS="oldest newest" dependencies
+	$(PY) tools/matrix.py --pythons "$(PYTHONS)" --cells "$(CELLS)" $(ARGS)
+
 bench: $(VENV)/with-bench ## Measure gymvec beside Gymnasium
 	$(PY) -m pytest bench/test_utils.py -q -W default --benchmark-quiet --benchmark-json=build/bench.json $(ARGS)
 	$(PY) bench/table.py reduce build/bench.json bench/results/utils.json
@@ -129,4 +160,4 @@ format: $(VENV)/with-lint ## Rewrite what lint would find fault with, where a to
 	$(BIN)/clang-format -i $(C_CODE) $(C_HEADERS) $(C_TESTS)
 
 clean: ## Remove everything that was built
-	rm -rf $(VENV) build *.egg-info src/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist site *.egg-info src/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
