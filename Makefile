@@ -21,7 +21,7 @@ PACKAGE := setup.py pyproject.toml MANIFEST.in $(C_CODE) $(C_HEADERS) \
 	$(shell find src -name '*.py' -o -name '*.py[xi]' -o -name '*.pxd' -o -name py.typed)
 
 .PHONY: help demo test test-c test-python sanitize dist dist-test matrix bench table conformance \
-	lint format clean
+	lint types docs format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -147,12 +147,19 @@ table: ## Put the last measurements into README.md
 conformance: $(VENV)/with-test ## Run Gymnasium's own tests on gymvec: make conformance GYMNASIUM=checkout
 	$(PY) tests/conformance/run.py $(GYMNASIUM) $(ARGS)
 
-lint: $(VENV)/with-lint ## Check style and types
+lint: types ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PATH="$(abspath $(BIN)):$$PATH" cython-lint src
 	$(BIN)/clang-format --dry-run --Werror $(C_CODE) $(C_HEADERS) $(C_TESTS)
+	$(BIN)/zizmor --offline --quiet .github
+	$(PY) tools/check_pre_commit.py
+
+# The stubs against the modules as they are compiled.
+types: $(VENV)/with-lint ## Check the types and the stubs of the extension modules
 	$(BIN)/mypy
+	$(PY) -m mypy.stubtest --concise --allowlist tests/typing/stubtest_allowlist.txt \
+		--ignore-unused-allowlist $(patsubst src/gymvec/%.pyx,gymvec.%,$(wildcard src/gymvec/*.pyx))
 
 format: $(VENV)/with-lint ## Rewrite what lint would find fault with, where a tool can
 	$(BIN)/ruff check --fix .

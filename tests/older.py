@@ -15,7 +15,8 @@ import numpy as np
 _HALF = "Gymnasium below 1.4 has no shared memory of float16 and longdouble"
 _TEXT = "Gymnasium below 1.4 has Text codes that differ from process to process"
 _ERRORS = "Gymnasium below 1.4 raises other errors for spaces that do not go together"
-_LENGTHS = "Gymnasium below 1.4 takes no notice of unequal lengths"
+_LENGTHS = "Gymnasium below 1.3 takes no notice of unequal lengths"
+_DTYPE = "Gymnasium below 1.3 has a Discrete without a dtype"
 _CASTS = "NumPy below 1.24 does not warn of casts that overflow"
 
 
@@ -29,7 +30,7 @@ class Rule(NamedTuple):
 
 
 RULES = [
-    Rule("gymnasium", (1, 4), pattern, reason)
+    Rule("gymnasium", (1, 3) if reason in (_LENGTHS, _DTYPE) else (1, 4), pattern, reason)
     for pattern, reason in [
         (r"utils/test_shared_memory\.py::test_create\[box (>f2|float16|longdouble)-", _HALF),
         (
@@ -72,7 +73,7 @@ RULES = [
         ),
         (
             r"utils/test_create_empty_array\.py::test_one_empty_sample\[discrete uint8\]",
-            "Gymnasium's Discrete has no dtype below 1.2",
+            _DTYPE,
         ),
     ]
 ] + [

@@ -54,7 +54,7 @@ def make_vec(
         SyncVectorEnv(CartPole-v1, num_envs=2)
         >>> envs.close()
     """
-    arguments = {
+    arguments: dict[str, Any] = {
         "num_envs": num_envs,
         "vectorization_mode": vectorization_mode,
         "vector_kwargs": {} if vector_kwargs is None else vector_kwargs,

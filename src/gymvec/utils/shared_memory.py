@@ -86,7 +86,7 @@ def _create_array(space: Any, n: int = 1, ctx: Any = mp) -> Any:
 
 
 @handles(create_shared_memory, Tuple)
-def _create_tuple(space: Tuple, n: int = 1, ctx: Any = mp) -> tuple[Any, ...]:
+def _create_tuple(space: Tuple[Any], n: int = 1, ctx: Any = mp) -> tuple[Any, ...]:
     return tuple(create_shared_memory(subspace, n=n, ctx=ctx) for subspace in space.spaces)
 
 
@@ -103,7 +103,7 @@ def _create_text(space: Text, n: int = 1, ctx: Any = mp) -> Any:
 
 
 @handles(create_shared_memory, OneOf)
-def _create_oneof(space: OneOf, n: int = 1, ctx: Any = mp) -> tuple[Any, ...]:
+def _create_oneof(space: OneOf[Any], n: int = 1, ctx: Any = mp) -> tuple[Any, ...]:
     return (
         ctx.Array(ctypes.c_int64, n),
         *(create_shared_memory(subspace, n=n, ctx=ctx) for subspace in space.spaces),
@@ -152,7 +152,7 @@ handles(read_from_shared_memory, Box, Discrete, MultiDiscrete, MultiBinary)(_lea
 
 
 @handles(read_from_shared_memory, Tuple)
-def _read_tuple(space: Tuple, shared_memory: Any, n: int = 1) -> tuple[Any, ...]:
+def _read_tuple(space: Tuple[Any], shared_memory: Any, n: int = 1) -> tuple[Any, ...]:
     memories = _memories(space, shared_memory, len(space.spaces))
     batches = []
     for i, subspace in enumerate(space.spaces):
@@ -175,7 +175,7 @@ def _read_text(space: Text, shared_memory: Any, n: int = 1) -> tuple[str, ...]:
 
 
 @handles(read_from_shared_memory, OneOf)
-def _read_oneof(space: OneOf, shared_memory: Any, n: int = 1) -> tuple[Any, ...]:
+def _read_oneof(space: OneOf[Any], shared_memory: Any, n: int = 1) -> tuple[Any, ...]:
     index_memory, *memories = _memories(space, shared_memory, 1 + len(space.spaces))
     chosen = _leaf.view(space, index_memory, np.int64, (), n)
     batches = [
@@ -237,7 +237,7 @@ handles(write_to_shared_memory, Box, Discrete, MultiDiscrete, MultiBinary)(_leaf
 
 
 @handles(write_to_shared_memory, Tuple)
-def _write_tuple(space: Tuple, index: int, value: Any, shared_memory: Any) -> None:
+def _write_tuple(space: Tuple[Any], index: int, value: Any, shared_memory: Any) -> None:
     memories = _memories(space, shared_memory, len(space.spaces))
     try:
         for part, memory, subspace in zip(value, memories, space.spaces, strict=True):
@@ -271,7 +271,7 @@ def _write_text(space: Text, index: int, value: str, shared_memory: Any) -> None
 
 
 @handles(write_to_shared_memory, OneOf)
-def _write_oneof(space: OneOf, index: int, value: tuple[int, Any], shared_memory: Any) -> None:
+def _write_oneof(space: OneOf[Any], index: int, value: tuple[int, Any], shared_memory: Any) -> None:
     index_memory, *memories = _memories(space, shared_memory, 1 + len(space.spaces))
     chosen = _leaf.view(space, index_memory, np.int64, (), None)
     environment = _leaf.row_index(index, len(chosen))
