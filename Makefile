@@ -20,8 +20,8 @@ C_TESTS := $(wildcard csrc/test_*.c)
 PACKAGE := setup.py pyproject.toml MANIFEST.in $(C_CODE) $(C_HEADERS) \
 	$(shell find src -name '*.py' -o -name '*.py[xi]' -o -name '*.pxd' -o -name py.typed)
 
-.PHONY: help demo test test-c test-python sanitize dist dist-test matrix bench table conformance \
-	lint types docs format clean
+.PHONY: help demo test test-c test-python test-light test-portable sanitize dist dist-test wheels matrix bench \
+	table conformance conformance-checkout lint types docs format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -82,6 +82,10 @@ test-c: $(C_PROGRAMS) ## Run the C tests: plain, with sanitizers of addresses an
 
 test-python: $(VENV)/with-test
 	$(PY) -m pytest $(ARGS)
+
+# Where MuJoCo and other environments cannot be installed.
+test-light: $(VENV)/with-test-light ## Run the Python tests that need no other packages' environments
+	$(PY) -m pytest tests/utils tests/install tests/kernels tests/property $(ARGS)
 
 # Python itself leaks at its end, and some tests want a worker to die of a segmentation fault.
 # The sanitized package shadows the release that is installed. C++ exceptions of other
@@ -144,6 +148,16 @@ bench: $(VENV)/with-bench ## Measure gymvec beside Gymnasium
 table: ## Put the last measurements into README.md
 	$(PYTHON) bench/table.py paste bench/results/utils.json README.md
 
+# Needs Docker on Linux; elsewhere it installs Pythons. Its settings are in pyproject.toml.
+wheels: $(VENV)/with-dist ## Build wheels for all Pythons on this system into wheelhouse
+	$(PY) -m cibuildwheel --output-dir wheelhouse $(ARGS)
+
+# Gymnasium as it is in the checkout, and what its tests need.
+conformance-checkout: $(VENV)/package ## The same with the checkout's Gymnasium installed
+	$(PY) -m pip install --quiet "$(GYMNASIUM)[mujoco,box2d,classic-control,toy-text]" \
+		moviepy array-api-compat array_api_extra scipy dill pytest
+	$(PY) tests/conformance/run.py $(GYMNASIUM) $(ARGS)
+
 conformance: $(VENV)/with-test ## Run Gymnasium's own tests on gymvec: make conformance GYMNASIUM=checkout
 	$(PY) tests/conformance/run.py $(GYMNASIUM) $(ARGS)
 
@@ -161,10 +175,13 @@ types: $(VENV)/with-lint ## Check the types and the stubs of the extension modul
 	$(PY) -m mypy.stubtest --concise --allowlist tests/typing/stubtest_allowlist.txt \
 		--ignore-unused-allowlist $(patsubst src/gymvec/%.pyx,gymvec.%,$(wildcard src/gymvec/*.pyx))
 
+docs: $(VENV)/with-docs ## Build the documentation into site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 format: $(VENV)/with-lint ## Rewrite what lint would find fault with, where a tool can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(C_CODE) $(C_HEADERS) $(C_TESTS)
 
 clean: ## Remove everything that was built
-	rm -rf $(VENV) build dist site *.egg-info src/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist site wheelhouse *.egg-info src/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -73,7 +73,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         processes: The worker processes.
         observations: The latest batch; with ``copy=False`` what :meth:`step` returns.
 
-    Example:
+    Examples:
         >>> import gymnasium as gym
         >>> import gymvec
         >>> envs = gymvec.AsyncVectorEnv([lambda: gym.make("CartPole-v1")] * 3)

@@ -52,7 +52,7 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         render_mode: The first sub-environment's.
         spec: What recreates the vector environment, if ``make_vec`` made it.
 
-    Example:
+    Examples:
         >>> import gymnasium as gym
         >>> import gymvec
         >>> envs = gymvec.SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 3)
