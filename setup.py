@@ -33,6 +33,8 @@ else:
     ]
     compile_args += ["-O1", "-g", "-UNDEBUG"] if CHECKED else ["-O3", "-g0"]
     link_args = ["-pthread"]
+    if sys.platform == "linux" and not CHECKED:
+        link_args.append("-Wl,--strip-all")
     if MODE == "sanitize":
         sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
         compile_args += [*sanitizers, "-fno-omit-frame-pointer"]
@@ -60,7 +62,11 @@ def extension(name: str, *c_sources: str) -> Extension:
         sources=[f"src/gymvec/{name}.pyx", *(f"csrc/{source}" for source in c_sources)],
         depends=[*glob("csrc/*.h"), *glob("src/gymvec/*.pxd")],
         include_dirs=["csrc", numpy.get_include()],
-        define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
+        define_macros=[
+            ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
+            # The oldest NumPy that pyproject.toml allows; a build runs on all since.
+            ("NPY_TARGET_VERSION", "NPY_1_20_API_VERSION"),
+        ],
         extra_compile_args=compile_args,
         extra_link_args=link_args,
     )

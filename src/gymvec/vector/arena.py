@@ -25,7 +25,7 @@ from gymnasium import Space
 from gymvec import _bell
 from gymvec.vector.cores import memory_limit
 from gymvec.vector.info_slots import SLOT_BYTES
-from gymvec.vector.rows import is_array_leaf, leaves, subspaces
+from gymvec.vector.rows import is_array_leaf, leaves, shape_of, subspaces
 
 __all__ = ["ActionPlace", "Arena", "Layout", "Place", "Slice"]
 
@@ -149,7 +149,7 @@ class Layout:
         if space is None:
             return None
         if is_array_leaf(space):
-            return self._place((self.num_envs, *space.shape), space.dtype)
+            return self._place((self.num_envs, *shape_of(space)), space.dtype)
         parts = subspaces(space)
         if parts is None:
             return None
@@ -162,10 +162,10 @@ class Layout:
         return [
             ActionPlace(
                 rows=self._place(
-                    (self.num_envs, int(np.prod(space.shape)) * _ACTION_ELEMENT_BYTES), np.uint8
+                    (self.num_envs, int(np.prod(shape_of(space))) * _ACTION_ELEMENT_BYTES), np.uint8
                 ),
                 codes=self._place((self.num_envs,), np.uint8),
-                shape=tuple(space.shape),
+                shape=shape_of(space),
             )
             for space in spaces
         ]

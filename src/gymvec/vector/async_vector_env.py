@@ -73,7 +73,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         processes: The worker processes.
         observations: The latest batch; with ``copy=False`` what :meth:`step` returns.
 
-    Example:
+    Examples:
         >>> import gymnasium as gym
         >>> import gymvec
         >>> envs = gymvec.AsyncVectorEnv([lambda: gym.make("CartPole-v1")] * 3)
@@ -109,7 +109,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         context: Any = None,
         daemon: bool = True,
         worker: Callable[..., None] | None = None,
-        observation_mode: str | tuple[Space, Space] = "same",
+        observation_mode: str | tuple[Space[Any], Space[Any]] = "same",
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         max_concurrency: int | None = None,
         *,
@@ -314,12 +314,12 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         self._bind_batches()
 
     @property
-    def np_random_seed(self) -> tuple[int, ...]:
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
         """The seed of each sub-environment's generator."""
         return self.get_attr("np_random_seed")
 
-    @property
-    def np_random(self) -> tuple[np.random.Generator, ...]:
+    @property  # type: ignore[misc]
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
         """A copy of the random number generator of each sub-environment."""
         return self.get_attr("np_random")
 
@@ -593,7 +593,9 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         self._begin(AsyncState.WAITING_CALL, Command.SET_ATTR, arguments, None)
         self._collect(AsyncState.WAITING_CALL, "set_attr", "set_attr", None)
 
-    def close(self, timeout: float | None = None, terminate: bool = False) -> None:
+    def close(  # type: ignore[override]
+        self, timeout: float | None = None, terminate: bool = False
+    ) -> None:
         """Close the sub-environments and end the workers. Always ends; a second call does nothing.
 
         Args:
@@ -724,7 +726,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         self._take(state, answers)
         self._state = _IDLE
         if answers.failures:
-            raise answers.error
+            raise answers.error  # type: ignore[misc]
         return answers.letters
 
     def _take(self, state: AsyncState, answers: Answers) -> None:

@@ -105,9 +105,11 @@ class Engine:
         ]
         self.results = StepResults(
             [
-                tuple(
-                    place.view(self.arena)
-                    for place in (part.rewards, part.terminations, part.truncations, part.letters)
+                (
+                    part.rewards.view(self.arena),
+                    part.terminations.view(self.arena),
+                    part.truncations.view(self.arena),
+                    part.letters.view(self.arena),
                 )
                 for part in layout.slices
             ],

@@ -48,5 +48,6 @@ def dumps(value: Any) -> bytes:
         # Imported where it is needed: it takes a quarter of the time of importing gymvec.
         import cloudpickle
 
-        return cloudpickle.dumps(value)
+        pickled: bytes = cloudpickle.dumps(value)
+        return pickled
     return buffer.getvalue()

@@ -230,7 +230,8 @@ class SendRecv:
     ) -> tuple[dict[int, list[Any]], dict[int, list[dict[str, Any]]]]:
         """Leaves by environment and infos by position; raises what an environment raised."""
         letters = self._batches.letters
-        others, infos = {}, {}
+        others: dict[int, list[Any]] = {}
+        infos: dict[int, list[dict[str, Any]]] = {}
         if not letters:
             return others, infos
         failures = {}
@@ -255,6 +256,7 @@ class SendRecv:
         batches = self._batches
         batches.settle(deadline)
         batches.forget()
+        assert self._deferred_reset is not None
         command, arguments = self._deferred_reset
         batches.send(command, arguments, np.arange(self.num_envs))
         self._deferred_reset = None

@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import wait
-from typing import Any
+from typing import Any, cast
 
 from gymvec import _bell
 from gymvec.utils import CloudpickleWrapper, clear_mpi_env_vars
@@ -100,7 +100,12 @@ class Workers:
         process = context.Process(
             target=run_worker,
             args=(
-                Orders(env_fns=CloudpickleWrapper(fns), connection=theirs, unused=unused, **orders),
+                Orders(
+                    env_fns=CloudpickleWrapper(cast(Any, fns)),
+                    connection=theirs,
+                    unused=unused,
+                    **orders,
+                ),
             ),
             **about,
         )
@@ -122,7 +127,8 @@ class Workers:
         """The exit code of a process that is ending or gone; None if nobody can know it."""
         process = self.processes[worker]
         _wait([process], _TERM_SECONDS)
-        return process.exitcode
+        code: int | None = process.exitcode
+        return code
 
     def is_stopped(self, worker: int) -> bool:
         """Whether a process is held by a debugger or a stop signal, where that can be seen."""

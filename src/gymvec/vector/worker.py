@@ -60,10 +60,10 @@ class Orders:
     parent_pid: int
     arena: Arena
     layout: Layout
-    env_fns: CloudpickleWrapper
+    env_fns: CloudpickleWrapper[Any]
     connection: Any
     unused: list[Any]
-    observation_mode: str | tuple[Space, Space]
+    observation_mode: str | tuple[Space[Any], Space[Any]]
     observation_space: Space[Any]
     action_space: Space[Any]
     autoreset_mode: AutoresetMode
@@ -117,7 +117,7 @@ class _Worker:
         self._outbox: list[tuple[int, Subject, bytes]] = []
         self._reports: list[tuple[int, Subject, bytes]] = []
         self._inbox: dict[int, bytes] = {}
-        self._envs: list[Env | None] = [None] * self._part.size
+        self._envs: list[Any] = [None] * self._part.size
         self._open = self._part.size
         self._stepper: Stepper | None = None
         self._actions: Any = None
@@ -202,7 +202,8 @@ class _Worker:
         """Make the environments and reports about them. Whether all can be worked with."""
         orders = self._orders
         fits = True
-        for i, env_fn in enumerate(orders.env_fns.fn):
+        env_fns: Any = orders.env_fns.fn
+        for i, env_fn in enumerate(env_fns):
             try:
                 if orders.core is not None:
                     os.sched_setaffinity(0, {orders.core})
