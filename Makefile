@@ -22,7 +22,8 @@ PACKAGE := setup.py pyproject.toml MANIFEST.in $(C_CODE) $(C_HEADERS) \
 	$(shell find src -name '*.py' -o -name '*.py[xi]' -o -name '*.pxd' -o -name py.typed)
 
 .PHONY: help demo test test-c test-python test-light test-portable test-dev test-leaks fuzz sanitize \
-	dist dist-test wheels matrix bench table conformance conformance-checkout lint types docs format clean
+	dist dist-test wheels matrix bench compare peers table conformance conformance-checkout lint types \
+	docs format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -55,8 +56,9 @@ $(VENV)/with-%: $(VENV)/package
 
 # --- targets -----------------------------------------------------------------------------
 
-demo: $(VENV)/package ## Step 64 CartPoles on Gymnasium's functions and on gymvec's
-	$(PY) bench/demo.py $(ARGS)
+demo: $(VENV)/with-compare ## Gymnasium's functions and gymvec's, then CartPole on each kind of vector environment
+	$(PY) bench/demo.py
+	$(PY) -m gymvec compare CartPole-v1 --num-envs 8,32 --seconds 0.2 --rounds 3 $(ARGS)
 
 test: test-c test-python ## Run the C tests, then the Python tests on the installed package
 
@@ -151,13 +153,40 @@ CELLS ?= oldest newest
 matrix: $(VENV)/with-dist ## Test on PYTHONS="3.10 ..." with CELLS="oldest newest" dependencies
 	$(PY) tools/matrix.py --pythons "$(PYTHONS)" --cells "$(CELLS)" $(ARGS)
 
-bench: $(VENV)/with-bench ## Measure gymvec beside Gymnasium
-	$(PY) -m pytest bench/test_utils.py -q -W default --benchmark-quiet --benchmark-json=build/bench.json $(ARGS)
-	$(PY) bench/table.py reduce build/bench.json bench/results/utils.json
-	$(PY) bench/table.py show bench/results/utils.json
+# What `make table` puts into README.md.
+RESULTS := bench/results
+VECTOR_ENVS := Nothing,CartPole-v1,HalfCheetah-v5,MiniGrid-Empty-8x8-v0
 
-table: ## Put the last measurements into README.md
-	$(PYTHON) bench/table.py paste bench/results/utils.json README.md
+bench: $(VENV)/with-bench ## Measure gymvec beside Gymnasium: functions, then vector environments
+	$(PY) -m pytest bench/test_utils.py -q -W default --benchmark-quiet --benchmark-json=build/bench.json $(ARGS)
+	$(PY) bench/table.py reduce build/bench.json $(RESULTS)/utils.json
+	$(PY) bench/table.py show $(RESULTS)/utils.json
+	$(PY) bench/efficiency.py --rounds 5 --seconds 0.25 --num-envs 32 --envs $(VECTOR_ENVS) \
+		--json $(RESULTS)/efficiency.json
+
+# Other packages in an environment of their own, as far as they can be installed here.
+PEERS := $(VENV)-peers
+PEERS_PY := $(PEERS)/$(notdir $(BIN))/python
+$(PEERS)/made: build/release/made $(wildcard bench/peers/*.txt)
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS_PY) -m pip install --quiet 'pip>=23.2'
+	$(PEERS_PY) -m pip install --quiet --force-reinstall --no-deps build/release/wheel/*.whl
+	$(PEERS_PY) -m pip install --quiet "$$(echo build/release/wheel/*.whl)[compare]"
+	$(PEERS_PY) bench/peers/install.py
+	touch $@
+
+compare: $(PEERS)/made ## Measure CartPole on all kinds of vector environment, other packages' too
+	$(PEERS_PY) -m gymvec compare CartPole-v1 --seconds 0.4 --rounds 5 \
+		--json $(RESULTS)/compare.json --plot $(RESULTS)/compare.png $(ARGS)
+
+peers: $(PEERS)/made ## Measure six environments on all kinds of vector environment
+	$(PEERS_PY) bench/peers/run.py $(ARGS)
+
+table: $(VENV)/with-bench ## Put the last measurements into README.md
+	$(PY) bench/table.py paste $(RESULTS)/utils.json README.md
+	$(PY) bench/vector_table.py $(RESULTS)/efficiency.json README.md
+	$(PY) bench/readme.py compare $(RESULTS)/compare.json README.md
+	$(PY) bench/readme.py peers $(RESULTS)/peers.json README.md
 
 # Needs Docker on Linux; elsewhere it installs Pythons. Its settings are in pyproject.toml.
 wheels: $(VENV)/with-dist ## Build wheels for all Pythons on this system into wheelhouse

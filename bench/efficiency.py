@@ -9,13 +9,14 @@ mode makes of it.
 """
 
 import argparse
-import itertools
-import multiprocessing
-import statistics
-import time
 
-import gymnasium.vector
 import measure
+
+from gymvec.compare.backends import BACKENDS, LIMIT, Setting
+from gymvec.compare.measure import Plan, Pool
+from gymvec.compare.measure import measured as measure_rows
+
+KEYS = ("loops", "gymnasium-sync", "gymnasium-async", "gymvec-sync", "gymvec-async")
 
 TARGETS = {
     ("CartPole-v1", 8): 0.70,
@@ -29,132 +30,26 @@ TARGETS = {
 NOTHING_TARGETS = {"Gymnasium sync": 2, "Gymnasium async": 60}
 
 
-class BareLoops:
-    """Plain Python loops over slices of the environments, a process a core."""
+def measured(name, num_envs, workers, plan, pool):
+    """Seconds an env step of each subject, one figure a round; and what was refused.
 
-    def __init__(self, name, num_envs):
-        self.num_envs = num_envs
-        count = min(num_envs, measure.cores())
-        bounds = [num_envs * i // count for i in range(count + 1)]
-        context = multiprocessing.get_context("fork")
-        self._pipes, self._processes = [], []
-        # Kept, because its memory is given to others as soon as nobody here has it.
-        self._barrier = context.Barrier(count)
-        for start, stop in itertools.pairwise(bounds):
-            ours, theirs = context.Pipe()
-            process = context.Process(
-                target=_loop, args=(name, num_envs, start, stop, theirs, self._barrier)
-            )
-            process.start()
-            theirs.close()
-            self._pipes.append(ours)
-            self._processes.append(process)
-
-    def run(self, warm_up, steps):
-        """Seconds an env step of the loops, as if one core did all of it."""
-        for pipe in self._pipes:
-            pipe.send((warm_up, steps))
-        seconds = [pipe.recv() for pipe in self._pipes]
-        return statistics.mean(seconds) * len(seconds) / (steps * self.num_envs)
-
-    def close(self):
-        for pipe in self._pipes:
-            pipe.send(None)
-        for process in self._processes:
-            process.join()
-
-
-def _loop(name, num_envs, start, stop, pipe, barrier):
-    envs = [measure.ENVIRONMENTS[name]() for _ in range(start, stop)]
-    batched = gymnasium.vector.utils.batch_space(envs[0].action_space, num_envs)
-    batches = [
-        list(gymnasium.vector.utils.iterate(batched, actions))[start:stop]
-        for actions in measure.action_batches(batched)
+    Those of the bare loops are of one core.
+    """
+    setting = Setting(measure.ENVIRONMENTS[name], num_envs, workers)
+    subjects = [
+        (BACKENDS[key], measure.cores() if BACKENDS[key] is LIMIT else workers) for key in KEYS
     ]
-    for i, env in enumerate(envs):
-        env.reset(seed=measure.SEED + start + i)
-    over = [False] * len(envs)
-    first = 0
-
-    def take(steps):
-        for step in range(first, first + steps):
-            actions = batches[step % len(batches)]
-            for i, env in enumerate(envs):
-                if over[i]:
-                    env.reset()
-                    over[i] = False
-                else:
-                    _, _, terminated, truncated, _ = env.step(actions[i])
-                    over[i] = terminated or truncated
-
-    while (order := pipe.recv()) is not None:
-        warm_up, steps = order
-        take(warm_up)
-        first += warm_up
-        barrier.wait()
-        begin = time.perf_counter()
-        take(steps)
-        pipe.send(time.perf_counter() - begin)
-        first += steps
-
-
-class Vector:
-    """A vector environment that takes the steps of :class:`BareLoops`."""
-
-    def __init__(self, kind, name, num_envs, workers):
-        fns = [measure.ENVIRONMENTS[name]] * num_envs
-        self._envs = measure.VECTOR_ENVS[kind](fns, workers)
-        self._batches = measure.action_batches(self._envs.action_space)
-        self._first = 0
-        self._envs.reset(seed=measure.SEED)
-
-    def run(self, warm_up, steps):
-        """Seconds an env step."""
-        self._take(warm_up)
-        begin = time.perf_counter()
-        self._take(steps)
-        return (time.perf_counter() - begin) / (steps * self._envs.num_envs)
-
-    def _take(self, steps):
-        batches, step = self._batches, self._envs.step
-        for i in range(self._first, self._first + steps):
-            step(batches[i % len(batches)])
-        self._first += steps
-
-    def close(self):
-        self._envs.close()
-
-
-def subjects(name, num_envs, workers):
-    """What is measured, and why the rest is not."""
-    found, refused = {"bare loops": BareLoops(name, num_envs)}, {}
-    # Those with processes first: later forks would copy the others' environments.
-    for kind in sorted(measure.VECTOR_ENVS, key=lambda kind: "async" not in kind):
-        try:
-            found[kind] = Vector(kind, name, num_envs, workers)
-        except ValueError as error:
-            refused[kind] = str(error)
-    return found, refused
-
-
-def measured(name, num_envs, workers, rounds, seconds):
-    """Seconds an env step of each subject, one figure a round; and what was refused."""
-    found, refused = subjects(name, num_envs, workers)
-    try:
-        trial = 10
-        begin = time.perf_counter()
-        for subject in found.values():
-            subject.run(trial, trial)
-        step = (time.perf_counter() - begin) / len(found) / (2 * trial)
-        steps = max(trial, int(seconds / step))
-        times = {kind: [] for kind in found}
-        for _ in range(rounds):
-            for kind, subject in found.items():
-                times[kind].append(subject.run(steps // 10 + 1, steps))
-    finally:
-        for subject in found.values():
-            subject.close()
-    return {"env": name, "num_envs": num_envs, "steps": steps, "times": times, "refused": refused}
+    rows = measure_rows(setting, subjects, plan, pool)
+    times = {row.backend: row.seconds for row in rows if row.reason is None}
+    cores = min(num_envs, measure.cores())
+    times[LIMIT.name] = [seconds * cores for seconds in times[LIMIT.name]]
+    return {
+        "env": name,
+        "num_envs": num_envs,
+        "steps": rows[0].steps,
+        "times": times,
+        "refused": {row.backend: row.reason for row in rows if row.reason is not None},
+    }
 
 
 def judged(result, cores):
@@ -225,14 +120,14 @@ def main():
     parser.add_argument("--seconds", type=float, default=1.0, help="a subject and round, average")
     parser.add_argument("--json", metavar="FILE")
     arguments = parser.parse_args()
+    plan = Plan(arguments.rounds, arguments.seconds, time_limit=300, same_steps=True)
     load, results = measure.load(), []
-    for name in arguments.envs.split(","):
-        for num_envs in map(int, arguments.num_envs.split(",")):
-            result = measured(
-                name, num_envs, arguments.workers, arguments.rounds, arguments.seconds
-            )
-            results.append(judged(result, measure.cores()))
-            print(" ".join(row(result)), flush=True)
+    with Pool() as pool:
+        for name in arguments.envs.split(","):
+            for num_envs in map(int, arguments.num_envs.split(",")):
+                result = measured(name, num_envs, arguments.workers, plan, pool)
+                results.append(judged(result, measure.cores()))
+                print(" ".join(row(result)), flush=True)
     facts = measure.about(load) | {"workers": arguments.workers, "results": results}
     measure.report("Vector environments", HEADER, map(row, results), facts, arguments.json)
 

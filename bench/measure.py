@@ -1,13 +1,8 @@
 """What the benchmarks of vector environments share: environments, vector environments, tables."""
 
 import json
-import os
-import platform
-import shlex
 import statistics
-import sys
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 
 import gymnasium
 import gymnasium.vector
@@ -16,8 +11,15 @@ import psutil
 from gymnasium.spaces import Box, Discrete
 
 import gymvec
+from gymvec.compare import facts
+from gymvec.compare.facts import digits, load, median_ratio
+from gymvec.compare.subjects import SEED, action_batches
+from gymvec.vector.cores import usable_cores as cores
 
-SEED = 0
+__all__ = [
+    "ENVIRONMENTS", "SEED", "VECTOR_ENVS", "Nothing", "about", "action_batches", "cores",
+    "cpu_seconds", "digits", "load", "median_ratio", "microseconds", "report", "verdict",
+]  # fmt: skip
 
 
 class Nothing(gymnasium.Env):
@@ -71,43 +73,15 @@ VECTOR_ENVS = {
 }
 
 
-def action_batches(space, count=64):
-    """The same random batches of actions for whoever asks."""
-    space.seed(SEED)
-    return [space.sample() for _ in range(count)]
-
-
-def cores():
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-
-
-def load():
-    """Processes that wanted a core in the last minute, on average."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
-
-
 def cpu_seconds(processes):
     """Time on a core that processes have taken so far, in all."""
     times = [psutil.Process(process.pid).cpu_times() for process in processes]
     return sum(time.user + time.system for time in times)
 
 
-def median_ratio(above, below):
-    """Median of the quotients of two series taken in the same rounds."""
-    return statistics.median(a / b for a, b in zip(above, below, strict=True))
-
-
 def microseconds(seconds):
     """The median of a series, as a table has it."""
     return digits(statistics.median(seconds) * 1e6)
-
-
-def digits(number):
-    """Three digits that count, as a person would write them."""
-    if number == 0:
-        return "0"
-    return f"{number:,.{max(0, 2 - len(str(int(abs(number)))) + (abs(number) < 1))}f}"
 
 
 def verdict(reached):
@@ -118,24 +92,17 @@ def verdict(reached):
 def about(load_before):
     """What a figure means nothing without."""
     packages = ["numpy", "gymnasium", "gymvec", "mujoco", "ale-py", "minigrid"]
-    return {
-        "command": " ".join(["python", *map(shlex.quote, sys.argv)]),
-        "machine": f"{_processor()}, {cores()} cores",
-        "system": f"{platform.system()} {platform.release()}",
-        "load before and after": [load_before, load()],
-        "versions": {"python": platform.python_version()}
-        | {name: found for name in packages if (found := _version(name))},
-    }
+    return facts.about(load_before, packages)
 
 
-def report(title, header, rows, facts, path=None):
+def report(title, header, rows, figures, path=None):
     """Print a table with what it means nothing without, and write both as JSON.
 
     Args:
         title: One line.
         header: Names of the columns.
         rows: The cells, texts.
-        facts: Of :func:`about`, with all the figures under further keys.
+        figures: Of :func:`about`, with all the figures under further keys.
         path: Where the JSON goes; None for nowhere.
     """
     print(f"\n{title}\n")
@@ -143,29 +110,11 @@ def report(title, header, rows, facts, path=None):
     print("|---" + "|---:" * (len(header) - 1) + "|")
     for row in rows:
         print("| " + " | ".join(row) + " |")
-    versions = ", ".join(f"{name} {found}" for name, found in facts["versions"].items())
-    before, after = facts["load before and after"]
-    print(f"\n`{facts['command']}` on {facts['machine']}, {facts['system']}; {versions}.")
+    versions = ", ".join(f"{name} {found}" for name, found in figures["versions"].items())
+    before, after = figures["load before and after"]
+    print(f"\n`{figures['command']}` on {figures['machine']}, {figures['system']}; {versions}.")
     print(f"Load {before:.1f} before, {after:.1f} after.", flush=True)
     if path is not None:
         with open(path, "w") as file:
-            json.dump(facts, file, indent=1)
+            json.dump(figures, file, indent=1)
             file.write("\n")
-
-
-def _version(package):
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def _processor():
-    try:
-        with open("/proc/cpuinfo") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.split(":")[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

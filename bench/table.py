@@ -14,7 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
-BEGIN, END = "<!-- table of bench/table.py -->", "<!-- end of table -->"
+from readme import paste
+
 IMPORT_FLOOR_MS = 30
 
 
@@ -112,9 +113,7 @@ def main():
         for line in below(content):
             print(f"below its floor: {line}")
     else:
-        before, rest = arguments.target.read_text().split(BEGIN)
-        after = rest.split(END, 1)[1]
-        arguments.target.write_text(f"{before}{BEGIN}\n{table(content)}\n{END}{after}")
+        paste(arguments.target, "bench/table.py", table(content))
 
 
 if __name__ == "__main__":

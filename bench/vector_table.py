@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import measure
+from readme import paste
 
-BEGIN, END = "<!-- table of bench/vector_table.py -->", "<!-- end of table -->"
 COLUMNS = ("Gymnasium sync", "gymvec sync", "Gymnasium async", "gymvec async")
 
 
@@ -43,10 +43,7 @@ def table(facts):
 
 def main():
     source, target = map(Path, sys.argv[1:])
-    before, rest = target.read_text().split(BEGIN)
-    after = rest.split(END, 1)[1]
-    facts = json.loads(source.read_text())
-    target.write_text(f"{before}{BEGIN}\n{table(facts)}\n{END}{after}")
+    paste(target, "bench/vector_table.py", table(json.loads(source.read_text())))
 
 
 if __name__ == "__main__":

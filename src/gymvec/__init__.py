@@ -3,6 +3,7 @@
 from gymvec import utils, vector
 from gymvec.install import install, installation, installed, uninstall
 from gymvec.make import make_vec
+from gymvec.tune import autotune
 from gymvec.vector import (
     AsyncVectorEnv,
     AutoresetMode,
@@ -27,6 +28,7 @@ __all__ = [
     "utils",
     "AutoresetMode",
     "make_vec",
+    "autotune",
     "vector",
     "install",
     "installation",

@@ -1,32 +1,44 @@
-"""The command line."""
+"""The command line: ``python -m gymvec SUBCOMMAND``.
+
+A subcommand is a module with ``add_parser(subparsers)``, which adds a parser and sets ``func``
+as its default: a function that takes the parsed arguments and returns the exit code.
+"""
 
 from __future__ import annotations
 
 import argparse
+import shlex
+import sys
 from collections.abc import Sequence
 
 from gymvec import doctor
+from gymvec.compare import command as compare
 
 __all__ = ["main"]
 
-# Each has add_parser(subparsers), which sets `func`: a function of the arguments.
-_COMMANDS = (doctor,)
+_SUBCOMMANDS = (compare, doctor)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command.
+    """Run a subcommand.
 
     Args:
-        argv: What stands behind the program's name; None for that of this process.
+        argv: The arguments, without the program's name; None for those of this process.
 
     Returns:
-        Exit code.
+        The exit code.
+
+    Raises:
+        SystemExit: The arguments are not understood, or ask for help.
     """
     parser = argparse.ArgumentParser(
         prog="python -m gymvec", description="gymnasium.vector, compiled."
     )
-    subparsers = parser.add_subparsers(metavar="command", required=True)
-    for command in _COMMANDS:
-        command.add_parser(subparsers)
-    arguments = parser.parse_args(argv)
+    subparsers = parser.add_subparsers(required=True, metavar="SUBCOMMAND")
+    for subcommand in _SUBCOMMANDS:
+        subcommand.add_parser(subparsers)
+    argv = sys.argv[1:] if argv is None else argv
+    arguments = parser.parse_args(
+        argv, argparse.Namespace(command=f"{parser.prog} {shlex.join(argv)}")
+    )
     return int(arguments.func(arguments))

@@ -13,6 +13,7 @@ from gymnasium.envs.registration import EnvSpec, VectorizeMode
 from gymnasium.vector import VectorEnv
 
 from gymvec import vector
+from gymvec.tune import arguments_of, tuned
 
 __all__ = ["make_vec"]
 
@@ -34,6 +35,12 @@ def make_vec(
         num_envs: Number of sub-environments.
         vectorization_mode: ``"sync"``, ``"async"`` or ``"vector_entry_point"``; None for the
             environment's own vector entry point if it has one, and ``"sync"`` if not.
+            ``"auto"`` measures for at most two seconds, in processes of its own, which of sync
+            and async takes less time, with how many workers and which ``wait``
+            (:func:`gymvec.autotune`); the logger ``gymvec`` says at level INFO what was
+            chosen and why. The answer is kept for this process: the same environment with the
+            same arguments and ``num_envs`` is not measured again. Of ``vector_kwargs``, those
+            that only AsyncVectorEnv has are for async.
         vector_kwargs: Arguments of the vector environment's class.
         wrappers: Functions that wrap each sub-environment, innermost first; not for a vector
             entry point.
@@ -45,7 +52,9 @@ def make_vec(
     Raises:
         gymnasium.error.Error: There is no such id, the environment has no such entry point,
             or the arguments are not for it.
-        ValueError: The vectorization mode is none of these.
+        TypeError: With ``"auto"``: ``vector_kwargs`` has an argument that no class has.
+        ValueError: The vectorization mode is none of these, or is ``"auto"`` with a
+            ``batch_size``.
 
     Examples:
         >>> import gymvec
@@ -65,25 +74,45 @@ def make_vec(
         if name in env_kwargs:
             arguments[name] = env_kwargs.pop(name)
     env_kwargs.update(kwargs)
+    factory = _factory(spec, env_kwargs, arguments["wrappers"])
+    if arguments["vectorization_mode"] == "auto":
+        _tune(arguments, spec, env_kwargs, factory)
     mode = _vectorize_mode(arguments["vectorization_mode"], spec)
     if mode not in (VectorizeMode.SYNC, VectorizeMode.ASYNC):
         # None of gymvec's classes has a part in this.
         return gymnasium.make_vec(
             id, num_envs, vectorization_mode, vector_kwargs, wrappers, **kwargs
         )
-    if spec.entry_point is None:
-        raise error.Error(
-            f"Cannot create vectorized environment for {spec.id} because it doesn't have an "
-            "entry point defined."
-        )
-
-    factory = _factory(spec, env_kwargs, arguments["wrappers"])
+    _check_entry_point(spec)
     kind = vector.SyncVectorEnv if mode is VectorizeMode.SYNC else vector.AsyncVectorEnv
     envs = kind(
         env_fns=[factory for _ in range(arguments["num_envs"])], **arguments["vector_kwargs"]
     )
     envs.spec = _vector_spec(spec, env_kwargs, mode, arguments)
     return envs
+
+
+def _tune(
+    arguments: dict[str, Any],
+    spec: EnvSpec,
+    env_kwargs: dict[str, Any],
+    factory: Callable[[], Env],
+) -> None:
+    """Put what takes the least time in place of the mode ``"auto"``."""
+    _check_entry_point(spec)
+    vector_kwargs = arguments["vector_kwargs"]
+    identity = (spec, env_kwargs, arguments["wrappers"])
+    choice = tuned(spec.id, factory, arguments["num_envs"], vector_kwargs, identity)
+    arguments["vectorization_mode"] = choice.mode
+    arguments["vector_kwargs"] = arguments_of(choice, vector_kwargs)
+
+
+def _check_entry_point(spec: EnvSpec) -> None:
+    if spec.entry_point is None:
+        raise error.Error(
+            f"Cannot create vectorized environment for {spec.id} because it doesn't have an "
+            "entry point defined."
+        )
 
 
 def _find_spec(id: str | EnvSpec) -> tuple[EnvSpec, dict[str, Any]]:

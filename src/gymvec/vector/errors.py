@@ -16,6 +16,7 @@ __all__ = [
     "StepTimeoutError",
     "WorkerDiedError",
     "WorkerTraceback",
+    "how_it_ended",
     "pack_error",
     "text_of",
     "unpack_error",
@@ -38,7 +39,7 @@ class WorkerDiedError(RuntimeError):
         self.env_indices = env_indices
         self.exitcode = exitcode
         super().__init__(
-            f"the worker of environments {env_indices} {_how_it_ended(exitcode)}. The vector "
+            f"the worker of environments {env_indices} {how_it_ended(exitcode)}. The vector "
             "environment cannot go on; call `close()`"
         )
 
@@ -46,7 +47,8 @@ class WorkerDiedError(RuntimeError):
         return type(self), (self.env_indices, self.exitcode)
 
 
-def _how_it_ended(exitcode: int | None) -> str:
+def how_it_ended(exitcode: int | None) -> str:
+    """The end of a process, as the rest of a sentence about it."""
     if exitcode is None:
         return "is gone (something else has taken its exit code)"
     if exitcode >= 0:
