@@ -348,7 +348,7 @@ def test_a_worker_in_place_of_a_dead_one():
     assert parent.lane_pending(0) == 0
     assert parent.num_pending == 2
     parent.send([1], STEP)
-    with pytest.raises(ValueError, match="environment 3 has not answered"):
+    with pytest.raises(ValueError, match="environment 1 has not answered"):
         parent.send_all(STEP)
     new = Worker(arena.buffer, 0, *lanes[0])
     assert new.take() == 1

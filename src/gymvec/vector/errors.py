@@ -16,6 +16,7 @@ __all__ = [
     "StepTimeoutError",
     "WorkerDiedError",
     "WorkerTraceback",
+    "how_it_ended",
     "pack_error",
     "text_of",
     "unpack_error",
@@ -23,7 +24,14 @@ __all__ = [
 
 
 class StepTimeoutError(multiprocessing.TimeoutError, TimeoutError):
-    """A call took longer than its time-out. Both kinds of TimeoutError that callers catch."""
+    """A call took longer than its time-out. Both kinds of TimeoutError that callers catch.
+
+    Attributes:
+        env_indices: The environments that were waited for longer than ``step_timeout``; none
+            where it was the call's own time-out.
+    """
+
+    env_indices: list[int] = []
 
 
 class WorkerDiedError(RuntimeError):
@@ -32,21 +40,38 @@ class WorkerDiedError(RuntimeError):
     Attributes:
         env_indices: The environments it had.
         exitcode: Its exit code; negative for the number of the signal that ended it.
+        restarted: Whether a new worker has taken its place, so that the vector environment
+            can go on. Then only the call that raises this is lost.
     """
 
-    def __init__(self, env_indices: list[int], exitcode: int | None) -> None:
+    def __init__(
+        self,
+        env_indices: list[int],
+        exitcode: int | None,
+        reason: str | None = None,
+        restarted: bool = False,
+    ) -> None:
         self.env_indices = env_indices
         self.exitcode = exitcode
+        self.restarted = restarted
+        self._reason = reason
+        outlook = (
+            "A new worker has taken its place, what was called is lost, and its environments "
+            "begin new episodes"
+            if restarted
+            else "The vector environment cannot go on; call `close()`"
+        )
         super().__init__(
-            f"the worker of environments {env_indices} {_how_it_ended(exitcode)}. The vector "
-            "environment cannot go on; call `close()`"
+            f"the worker of environments {env_indices} {reason or how_it_ended(exitcode)}. "
+            f"{outlook}"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.env_indices, self.exitcode)
+        return type(self), (self.env_indices, self.exitcode, self._reason, self.restarted)
 
 
-def _how_it_ended(exitcode: int | None) -> str:
+def how_it_ended(exitcode: int | None) -> str:
+    """What became of a process, in words that follow its name."""
     if exitcode is None:
         return "is gone (something else has taken its exit code)"
     if exitcode >= 0:

@@ -25,6 +25,7 @@ class Subject(IntEnum):
     ANSWER = 0  # the rest of an environment's answer
     ERROR = 1  # what an environment raised instead
     SCHEMA = 2  # the number and signature of a new schema of infos
+    BUILT = 3  # whether a worker that was started anew has its environments: None, or an error
 
 
 # Of the protocols before it, NumPy's arrays come back in native byte order.
