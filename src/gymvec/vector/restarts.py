@@ -6,8 +6,7 @@ import contextlib
 import multiprocessing
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from multiprocessing.context import get_spawning_popen, set_spawning_popen
+from collections.abc import Sequence
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NoReturn
 
@@ -274,45 +273,22 @@ class RestartingEngine(Engine):
         super()._report_death(worker, reason, cause)
 
 
-class _Pretended:
-    """Stands for the process that pickling is for, so that queues and pipes can be pickled."""
-
-    @staticmethod
-    def DupFd(fd: int) -> int:
-        return fd
-
-    @staticmethod
-    def duplicate_for_child(fd: int) -> int:
-        return fd
-
-
-@contextlib.contextmanager
-def _pretending() -> Iterator[None]:
-    before = get_spawning_popen()
-    set_spawning_popen(_Pretended())
-    try:
-        yield
-    finally:
-        set_spawning_popen(before)
-
-
 def _check_picklable(env_fns: Sequence[Any], layout: Layout, orders: dict[str, Any]) -> None:
     """Find before a worker dies what would keep a new one from being started.
 
     Raises:
         TypeError: A function cannot be pickled, or a space; the message names which.
     """
-    with _pretending():
-        for part in layout.slices:
-            fns = list(env_fns[part.start : part.stop])
-            try:
-                ForkingPickler.dumps(CloudpickleWrapper(fns))
-            except Exception as error:
-                raise blame(fns, part.start, error) from error
+    for part in layout.slices:
+        fns = list(env_fns[part.start : part.stop])
         try:
-            ForkingPickler.dumps((layout, orders))
+            ForkingPickler.dumps(CloudpickleWrapper(fns))
         except Exception as error:
-            raise TypeError(
-                "a space cannot be pickled, which `on_worker_death='restart'` needs: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+            raise blame(fns, part.start, error) from error
+    try:
+        ForkingPickler.dumps((layout, orders))
+    except Exception as error:
+        raise TypeError(
+            "a space cannot be pickled, which `on_worker_death='restart'` needs: "
+            f"{type(error).__name__}: {error}"
+        ) from error
