@@ -20,7 +20,7 @@ C_TESTS := $(wildcard csrc/test_*.c)
 PACKAGE := setup.py pyproject.toml MANIFEST.in $(C_CODE) $(C_HEADERS) \
 	$(shell find src -name '*.py' -o -name '*.py[xi]' -o -name '*.pxd' -o -name py.typed)
 
-.PHONY: help demo test test-c test-python sanitize bench table conformance lint format clean
+.PHONY: help demo test test-c test-python chaos sanitize bench table conformance lint format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -81,6 +81,11 @@ test-c: $(C_PROGRAMS) ## Run the C tests: plain, with sanitizers of addresses an
 
 test-python: $(VENV)/with-test
 	$(PY) -m pytest $(ARGS)
+
+SECONDS ?= 60
+SEED ?=
+chaos: $(VENV)/with-test ## Deaths, stops, errors and time-outs at random: make chaos SECONDS=600 SEED=1
+	cd tests/vector && PYTHONPATH=.. ../../$(PY) chaos.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 # Python itself leaks at its end, and some tests want a worker to die of a segmentation fault.
 # The sanitized package shadows the release that is installed. C++ exceptions of other

@@ -30,8 +30,9 @@ class _LostEpisode:
         return self._observation, 0.0, False, True, {_KEY: True}
 
     def reset(self, **kwargs: Any) -> tuple[Any, Any]:
-        self._envs[self._i] = self.env
         observation, info = self.env.reset(**kwargs)
+        # One that fails has not begun a new episode.
+        self._envs[self._i] = self.env
         # In the step that ended the episode: its own info is now in `final_info`.
         if self._told and isinstance(info, dict):
             info = {**info, _KEY: True}
