@@ -498,6 +498,7 @@ class Round:
             self.envs.close(
                 **self.random.choice([{}, {"terminate": True}, {"timeout": 0.5}]),
             )
+        faulthandler.cancel_dump_traceback_later()
         assert time.monotonic() - begun < 30, "close took long"
         left = [pid for pid in self.all_pids + self.current_pids() if _alive(pid)]
         assert not left, f"processes {left} are there after close"
@@ -539,6 +540,7 @@ def play(seed: int, contexts: tuple[str, ...], length: int = 60) -> Counter[str]
             finally:
                 game.close()
         except BaseException as error:
+            faulthandler.cancel_dump_traceback_later()
             game.envs.close(terminate=True)
             story = "\n".join(game.log)
             raise AssertionError(f"{story}\n{traceback.format_exc()}") from error
@@ -578,7 +580,6 @@ def main() -> None:
         total += play(seed + rounds, contexts)
         assert usage() == before, f"{usage()} in use, {before} before"
         rounds += 1
-    faulthandler.cancel_dump_traceback_later()
     print(f"{rounds} rounds from seed {seed}: {dict(total)}")
 
 

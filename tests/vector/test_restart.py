@@ -118,15 +118,13 @@ def test_a_worker_killed_between_steps(context, mode):
     assert [process.exitcode for process in envs.processes] == [0, 0]
 
 
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("copy", [True, False])
 @pytest.mark.parametrize(
-    ("act", "match"),
+    ("act", "match", "copy", "shared"),
     [
-        (die(-signal.SIGSEGV), "was ended by SIGSEGV"),
-        (die(3), "exited with code 3"),
-        (die(0), "exited with code 0"),
-        (die_beside_a_child(5), "was ended by SIGKILL"),
+        (die(-signal.SIGSEGV), "was ended by SIGSEGV", True, True),
+        (die(3), "exited with code 3", False, True),
+        (die(0), "exited with code 0", True, False),
+        (die_beside_a_child(5), "was ended by SIGKILL", False, True),
     ],
 )
 def test_a_worker_that_dies_in_a_step(act, match, copy, shared):
@@ -243,6 +241,49 @@ def test_a_call_is_lost(name):
     assert observations[:, 0].tolist() == [4, 4, 3, 3]
     assert rewards.tolist() == ([2, 2, 0, 0] if name == "set_attr" else [1, 1, 0, 0])
     assert truncations.tolist() == LOST
+    assert restarted(infos) == (LOST, LOST)
+    envs.close()
+
+
+class Strict(Acts):
+    """Draws no frame before its first reset, like those that `gymnasium.make` makes."""
+
+    def render(self):
+        if not self.resets:
+            raise LookupError("reset first")
+        return super().render()
+
+
+@pytest.mark.parametrize("mode", [NEXT, SAME, DISABLED])
+def test_frames_after_every_step(mode):
+    envs = stepped(make(kind=Strict, autoreset_mode=mode))
+    kill(envs)
+    with pytest.warns(UserWarning, match=WARNED):
+        envs.step(ZEROS)
+    assert envs.render() == ("frame 4", "frame 4", "frame 0", "frame 0")
+    check_life_after(envs, 4)
+    envs.close()
+
+
+@pytest.mark.parametrize("mode", [NEXT, SAME, DISABLED])
+def test_a_new_environment_that_fails_to_reset(mode):
+    """The caller hears of the restart nevertheless."""
+    envs = stepped(make(autoreset_mode=mode))
+    kill(envs)
+    with pytest.warns(UserWarning, match=WARNED), pytest.raises(WorkerDiedError):
+        envs.get_attr("steps")
+    envs.call("__setattr__", "fail", {"reset"})
+    if mode == DISABLED:
+        with pytest.raises(LookupError, match="scripted"):
+            envs.reset(options={"reset_mask": np.array(LOST)})
+    elif mode == SAME:
+        with pytest.raises(LookupError, match="scripted"):
+            envs.step(ZEROS)
+    envs.call("__setattr__", "fail", set())
+    observations, rewards, terminations, truncations, infos = envs.step(ZEROS)
+    assert rewards[2:].tolist() == [0, 0]
+    assert observations[2:, 0].tolist() == ([0, 0] if mode == SAME else [3, 3])
+    assert truncations.tolist() == ([False] * 4 if mode == SAME else LOST)
     assert restarted(infos) == (LOST, LOST)
     envs.close()
 

@@ -279,9 +279,11 @@ class _Worker:
                 error = RuntimeError(f"environment {env} came back with other spaces")
                 failure = dumps(pack_error(error))
         else:
+            same_step = self._orders.autoreset_mode is AutoresetMode.SAME_STEP
             try:
                 for i in range(self._part.size):
-                    set_lost(self._envs, i, pickle.loads(last_seen[self._first + i]))
+                    observation = pickle.loads(last_seen[self._first + i])
+                    set_lost(self._envs, i, observation, same_step)
             except Exception as error:
                 failure = dumps(pack_error(error))
         self._mailbox.post(dumps([(self._first, Subject.BUILT, failure or dumps(None))]))
@@ -295,7 +297,7 @@ class _Worker:
 
     def _call(self, env: int) -> None:
         name, args, kwargs = self._argument_of(env)
-        attribute = behind(self._envs[env]).get_wrapper_attr(name)
+        attribute = behind(self._envs[env], name).get_wrapper_attr(name)
         self._send(env, attribute(*args, **kwargs) if callable(attribute) else attribute)
 
     def _set_attr(self, env: int) -> None:
