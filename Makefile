@@ -21,9 +21,9 @@ C_FUZZ := $(filter-out csrc/fuzz_driver.c,$(wildcard csrc/fuzz_*.c))
 PACKAGE := setup.py pyproject.toml MANIFEST.in $(C_CODE) $(C_HEADERS) \
 	$(shell find src -name '*.py' -o -name '*.py[xi]' -o -name '*.pxd' -o -name py.typed)
 
-.PHONY: help demo test test-c test-python test-light test-portable test-dev test-leaks fuzz sanitize \
-	dist dist-test wheels matrix bench compare peers table conformance conformance-checkout lint types \
-	docs format clean
+.PHONY: help demo test test-c test-python test-light test-portable test-dev test-leaks fuzz chaos \
+	sanitize dist dist-test wheels matrix bench compare peers table conformance conformance-checkout \
+	lint types docs format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -99,6 +99,9 @@ test-python: $(VENV)/with-test
 # Where MuJoCo and other environments cannot be installed.
 test-light: $(VENV)/with-test-light ## Run the Python tests that need no other packages' environments
 	$(PY) -m pytest tests/utils tests/install tests/kernels tests/property $(ARGS)
+
+chaos: $(VENV)/with-test ## Deaths, stops, errors and time-outs at random: make chaos SECONDS=600 SEED=1
+	cd tests/vector && PYTHONPATH=.. ../../$(PY) chaos.py --seconds $(SECONDS) --seed $(SEED) $(ARGS)
 
 # Python itself leaks at its end, and some tests want a worker to die of a segmentation fault.
 # The sanitized package shadows the release that is installed. C++ exceptions of other

@@ -338,6 +338,25 @@ gv_status gv_abandon(gv_parent *self, uint32_t lane_index, int64_t *envs, uint32
     return GV_OK;
 }
 
+gv_status gv_revive(gv_parent *self, uint32_t lane_index)
+{
+    if (lane_index >= self->lanes)
+        return GV_BAD_LANE;
+    struct counterpart *lane = &self->lane[lane_index];
+    /* Plain stores: the old worker is gone, and starting the new one orders them before its reads.
+     */
+    memset(lane->words, 0, gv_lane_size(lane->envs));
+    for (uint32_t env = lane->first; env < lane->first + lane->envs; env++) {
+        self->slot[env].seq = 0;
+        self->slot[env].state = IDLE;
+    }
+    self->pending -= lane->pending;
+    lane->pending = 0;
+    lane->head = 0;
+    lane->gone = false;
+    return GV_OK;
+}
+
 uint32_t gv_num_envs(const gv_parent *self)
 {
     return self->envs;

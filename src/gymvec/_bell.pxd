@@ -66,6 +66,7 @@ cdef extern from "bell.h" nogil:
     gv_status gv_drain(gv_parent *parent, int64_t *envs, uint32_t limit, uint32_t *count,
                        uint32_t *lane)
     gv_status gv_abandon(gv_parent *parent, uint32_t lane, int64_t *envs, uint32_t *count)
+    gv_status gv_revive(gv_parent *parent, uint32_t lane)
     uint32_t gv_num_envs(const gv_parent *parent)
     uint32_t gv_num_lanes(const gv_parent *parent)
     uint32_t gv_num_pending(const gv_parent *parent)

@@ -480,6 +480,15 @@ cdef class Parent(_Mapping):
         finally:
             self._busy = False
 
+    def revive(self, worker) -> None:
+        """Puts the words of a worker that is dead and reaped into their first state, for a new one.
+
+        Nothing of its environments is pending any more, and answers that were not drained are
+        dropped. The new worker opens its lane after this; commands may be sent before it does.
+        """
+        self._check()
+        gv_revive(self._handle, self._lane(worker))
+
 
 cdef class Worker(_Mapping):
     """A worker's side. Environments are numbered from 0 within its lane.

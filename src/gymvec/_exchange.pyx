@@ -193,7 +193,7 @@ cdef class ActionBlock:
                 return False
         return True
 
-    def take(self, index):
+    def __call__(self, index):
         """The action of one environment, a new object.
 
         Raises:

@@ -210,7 +210,7 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_dispatch.Router.find": lambda: (router(), Box),
     "_exchange.ActionBlock": lambda: (guarded((2, 16), np.uint8), guarded((2,), np.uint8), (2,)),
     "_exchange.ActionBlock.put": lambda: (action_block(), np.zeros((2, 2)), ARRAY_ENVS.copy()),
-    "_exchange.ActionBlock.take": lambda: (action_block(), 1),
+    "_exchange.ActionBlock.__call__": lambda: (action_block(), 1),
     "_exchange.StepResults": lambda: (parts(),),
     "_exchange.StepResults.collect": lambda: (_exchange.StepResults(parts()),),
     "_exchange.StepResults.finish": lambda: (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
@@ -24,10 +25,12 @@ from gymvec.vector.copies import own_action
 from gymvec.vector.cores import cpu_quota, usable_cores
 from gymvec.vector.engine import Engine, StepArrays
 from gymvec.vector.errors import StepTimeoutError, WorkerDiedError
+from gymvec.vector.last_seen import LastSeen
 from gymvec.vector.mail import dumps
 from gymvec.vector.observations import Observations, check_shareable
 from gymvec.vector.partial import SendRecv
 from gymvec.vector.requests import reset_mask, reset_seeds
+from gymvec.vector.restarts import RestartingEngine
 from gymvec.vector.spaces import batched_observation_space, check_reports
 from gymvec.vector.worker import Command
 
@@ -36,6 +39,7 @@ __all__ = ["AsyncVectorEnv"]
 # What `call` must not be used for.
 _OWN_METHODS = ("reset", "step", "close", "_setattr", "_check_spaces")
 _WAIT_MODES = ("auto", "spin", "block")
+_ON_DEATH = ("raise", "restart")
 # Before Python 3.12 looking up a member of an enumeration takes as long as collecting a step.
 _IDLE = AsyncState.DEFAULT
 _STEPPING = AsyncState.WAITING_STEP
@@ -120,6 +124,8 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         observation_space: Space[Any] | None = None,
         action_space: Space[Any] | None = None,
         batch_size: int | None = None,
+        on_worker_death: str = "raise",
+        step_timeout: float | None = None,
     ) -> None:
         """Start the workers, which create the sub-environments.
 
@@ -158,6 +164,13 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 all. ``observation_space`` and ``action_space`` are those of such a batch; with
                 ``observation_mode="different"``, where it matters which environments are in
                 it, ``observation_space`` is that of all.
+            on_worker_death: ``"raise"``, or ``"restart"`` to replace a worker that dies; see
+                above.
+            step_timeout: Seconds that a worker may take for the answer of one environment to a
+                step or a reset; None for no limit. One that takes longer is killed and
+                replaced with ``on_worker_death="restart"``; otherwise the call that waits
+                raises a :class:`gymvec.StepTimeoutError` that names the environments, which
+                stay late. Looked at ten times a second.
 
         Raises:
             RuntimeError: The spaces of the sub-environments do not go together.
@@ -183,7 +196,18 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             raise ValueError(f"expected `wait` to be one of {_WAIT_MODES}, got {wait!r}")
         if cpu_affinity is not None and len(cpu_affinity) == 0:
             raise ValueError("expected at least one core in `cpu_affinity`, or None")
+        if on_worker_death not in _ON_DEATH:
+            raise ValueError(
+                f"expected `on_worker_death` to be one of {_ON_DEATH}, got {on_worker_death!r}"
+            )
+        if step_timeout is not None and not step_timeout > 0:
+            raise ValueError(
+                f"expected `step_timeout` to be a positive number of seconds or None, got "
+                f"{step_timeout!r}"
+            )
         self.env_fns = env_fns
+        self.on_worker_death = on_worker_death
+        self.step_timeout = step_timeout
         self.shared_memory = shared_memory
         self.copy = copy
         self.context = context
@@ -218,7 +242,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         if shared_memory:
             check_shareable(single)
 
-        self._engine = self._start(wait, cpu_affinity)
+        self._engine = self._start(wait, cpu_affinity, start_timeout)
         try:
             reports = self._engine.reports(_deadline(start_timeout))
             spaces = check_reports(self, reports)
@@ -255,12 +279,17 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 env.close()
         return {"observation_space": observation_space, "action_space": action_space}
 
-    def _start(self, wait: str, cpu_affinity: Sequence[int] | None) -> Engine:
+    def _start(
+        self, wait: str, cpu_affinity: Sequence[int] | None, start_timeout: float | None
+    ) -> Engine:
         quota = cpu_quota()
         if wait == "auto" and quota is not None and quota < self.num_workers + 1:
             # Time spent spinning would count against those who work.
             wait = "block"
-        return Engine(
+        kind: Callable[..., Engine] = Engine
+        if self.on_worker_death == "restart":
+            kind = functools.partial(RestartingEngine, start_timeout=start_timeout)
+        return kind(
             self.env_fns,
             Layout(
                 self.single_observation_space if self.shared_memory else None,
@@ -285,13 +314,13 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             wait=wait,
             polling=False,
             cores=cpu_affinity,
+            step_timeout=self.step_timeout,
         )
 
     def _bind(self) -> None:
         """What a step uses, looked up once."""
         engine = self._engine
         self.processes = engine.workers.processes
-        self.parent_pipes = [mailbox.connection for mailbox in engine.workers.mailboxes]
         self._observations = Observations(
             self.single_observation_space,
             engine.layout,
@@ -300,6 +329,14 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             self.batch_size,
         )
         self._next_batch = self._observations.bound_batch(self.copy)
+        self._last_seen: LastSeen | None = None
+        if isinstance(engine, RestartingEngine):
+            self._last_seen = engine.last_seen = LastSeen(
+                self._observations,
+                self.single_observation_space,
+                self.num_envs,
+                self.shared_memory,
+            )
         self.observations = (
             create_empty_array(self.single_observation_space, n=self.batch_size)
             if self._partial
@@ -312,6 +349,11 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         self._was_reset = np.zeros(self.num_envs, dtype=np.bool_)
         self._adds_plainly = type(self)._add_info is VectorEnv._add_info
         self._bind_batches()
+
+    @property
+    def parent_pipes(self) -> list[Any]:
+        """This process's ends of the pipes to the workers."""
+        return [mailbox.connection for mailbox in self._engine.workers.mailboxes]
 
     @property
     def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -634,6 +676,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         finally:
             # They keep the arena. What else does is the caller's, or `observations`.
             del self._observations, self._next_batch, self._put_actions, self._batches
+            del self._last_seen
 
     def __del__(self) -> None:
         """End the workers of an environment that nobody closed."""
@@ -703,6 +746,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             )
         engine = self._engine
         deadline = _deadline(timeout)
+        engine.timed = state is not AsyncState.WAITING_CALL
         try:
             if self._deferred is not None:
                 if engine.late:
@@ -711,15 +755,13 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                     engine.send(*self._deferred)
                 self._deferred = None
             answers = engine.collect(deadline)
-        except Late:
+        except Late as late:
             if self._deferred is None:
                 self._late_state = state
             self._deferred = None
             self._state = _IDLE
             engine.late = True
-            raise StepTimeoutError(
-                f"The call to `{name}` has timed out after {timeout} second(s)."
-            ) from None
+            raise late.error(name, timeout) from None
         except WorkerDiedError:
             self._state = _IDLE
             raise
@@ -748,6 +790,8 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
 
     def _observe(self) -> Any:
         self.observations = observations = self._next_batch()
+        if self._last_seen is not None:
+            self._last_seen.note(None)
         if not self.copy:
             self._engine.set_flag = SECOND_SET if self._observations.target else 0
         return observations

@@ -58,6 +58,11 @@ class InfoSlots:
             found = self._known[signature] = number_here
         self._table[self._workers[env], number] = found
 
+    def forget(self, worker: int) -> None:
+        """A new worker, which numbers its schemas anew, is in the place of one that died."""
+        self._slots[self._workers == worker] = 0
+        self._table[worker, 1:] = -1
+
     def gather(
         self, letters: Mapping[int, list[dict[str, Any]]], envs: frozenset[int] | None
     ) -> dict[str, Any]:

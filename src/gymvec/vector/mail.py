@@ -26,6 +26,7 @@ class Subject(IntEnum):
     ERROR = 1  # what an environment raised instead
     SCHEMA = 2  # the number and signature of a new schema of infos
     WAITS = 3  # the share of their time that steps wait
+    BUILT = 4  # whether a worker that was started anew has its environments: None, or an error
 
 
 # Of the protocols before it, NumPy's arrays come back in native byte order.

@@ -129,6 +129,17 @@ class Observations:
         self.target = 1 - target
         return self._reads[target](self._others, copy)
 
+    def sources(self) -> tuple[list[list[np.ndarray]], list[list[Any]]]:
+        """Where the latest values are: for each set the blocks, and the items of other leaves.
+
+        Without shared memory there are no sets, and the items are whole observations.
+        """
+        return self._blocks, self._others if self._shared else [self._items]
+
+    def latest_set(self, env: int) -> int:
+        """The set in which the latest observation of an environment lies."""
+        return int(self._where[env])
+
     def _carry(self) -> None:
         """Copy the rows that are not in the target, such as those that a mask left out."""
         left = np.flatnonzero(self._where != self.target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -23,6 +24,7 @@ from gymvec.vector.actions import bind_action_reader
 from gymvec.vector.arena import Arena, Layout
 from gymvec.vector.copies import keep_observation
 from gymvec.vector.errors import pack_error, text_of
+from gymvec.vector.lost import behind, set_lost
 from gymvec.vector.mail import Mailbox, Subject, dumps
 from gymvec.vector.registered import register_missing
 from gymvec.vector.rows import bind_writer
@@ -72,6 +74,8 @@ class Orders:
     core: int | None
     specs: list[bytes]
     measures_waiting: bool
+    # Of a worker in place of one that died: the pickled last observation of each environment.
+    last_seen: dict[int, bytes] | None
 
 
 def run_worker(orders: Orders) -> None:
@@ -128,7 +132,10 @@ class _Worker:
         commands: dict[int, Callable[[int], None]] = {Command.CLOSE: self._close}
         if self._build():
             commands |= self._bind()
-        self._mailbox.post(dumps(self._reports))
+        if self._orders.last_seen is None:
+            self._mailbox.post(dumps(self._reports))
+        else:
+            self._resume(self._orders.last_seen)
         bell = self._bell
         while self._open > 0:
             self._rest()
@@ -144,8 +151,7 @@ class _Worker:
             )
             bell.flush()
             self._post_outbox()
-        while not self._mailbox.flush():
-            self._mailbox.wait(1.0)
+        self._write_all()
 
     def _rest(self) -> None:
         """Wait for the bell; meanwhile write what the pipe did not take at first."""
@@ -285,22 +291,48 @@ class _Worker:
             if not self._letters[env]:
                 self._send(env, (None, []))
 
+    def _resume(self, last_seen: dict[int, bytes]) -> None:
+        """Go on in place of a worker that died; end with the reason where that cannot be."""
+        failure = None
+        if self._stepper is None:
+            env, subject, packed = self._reports[-1]
+            failure = packed
+            if subject is not Subject.ERROR:
+                error = RuntimeError(f"environment {env} came back with other spaces")
+                failure = dumps(pack_error(error))
+        else:
+            same_step = self._orders.autoreset_mode is AutoresetMode.SAME_STEP
+            try:
+                for i in range(self._part.size):
+                    observation = pickle.loads(last_seen[self._first + i])
+                    set_lost(self._envs, i, observation, same_step)
+            except Exception as error:
+                failure = dumps(pack_error(error))
+        self._mailbox.post(dumps([(self._first, Subject.BUILT, failure or dumps(None))]))
+        if failure is not None:
+            self._write_all()
+            sys.exit(1)
+
+    def _write_all(self) -> None:
+        while not self._mailbox.flush():
+            self._mailbox.wait(1.0)
+
     def _call(self, env: int) -> None:
         name, args, kwargs = self._argument_of(env)
-        attribute = self._envs[env].get_wrapper_attr(name)
+        attribute = behind(self._envs[env], name).get_wrapper_attr(name)
         self._send(env, attribute(*args, **kwargs) if callable(attribute) else attribute)
 
     def _set_attr(self, env: int) -> None:
         self._letters[env] = False
         name, value = self._argument_of(env)
-        self._envs[env].set_wrapper_attr(name, value)
+        behind(self._envs[env]).set_wrapper_attr(name, value)
 
     def _close(self, env: int) -> None:
         self._letters[env] = False
         self._open -= 1
         closing, self._envs[env] = self._envs[env], None
         if closing is not None:
-            closing.close()
+            behind(closing).close()
 
 
 def _hand_back(observation: Any) -> list[Any]:
