@@ -14,13 +14,16 @@ PY := $(BIN)/python
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-C_CODE := $(filter-out csrc/test_%,$(wildcard csrc/*.c))
+C_CODE := $(filter-out csrc/test_% csrc/fuzz%,$(wildcard csrc/*.c))
 C_HEADERS := $(wildcard csrc/*.h)
 C_TESTS := $(wildcard csrc/test_*.c)
+C_FUZZ := $(filter-out csrc/fuzz_driver.c,$(wildcard csrc/fuzz_*.c))
 PACKAGE := setup.py pyproject.toml MANIFEST.in $(C_CODE) $(C_HEADERS) \
 	$(shell find src -name '*.py' -o -name '*.py[xi]' -o -name '*.pxd' -o -name py.typed)
 
-.PHONY: help demo test test-c test-python sanitize bench compare peers table conformance lint format clean
+.PHONY: help demo test test-c test-python test-light test-portable test-dev test-leaks fuzz chaos \
+	sanitize dist dist-test wheels matrix bench compare peers table conformance conformance-checkout \
+	lint types docs format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -80,8 +83,25 @@ ARGUMENTS_test_bell.thread := 10000
 test-c: $(C_PROGRAMS) ## Run the C tests: plain, with sanitizers of addresses and of threads
 	$(foreach program,$^,$(program) $(ARGUMENTS_$(notdir $(program))) &&) true
 
+# Seconds for each file, and which inputs: the same seed makes the same ones.
+SECONDS ?= 10
+SEED ?= 1
+build/c/fuzz_%: csrc/fuzz_%.c csrc/fuzz_driver.c $(C_CODE) $(C_HEADERS)
+	$(COMPILE_C) -fsanitize=address,undefined -fno-sanitize-recover=undefined $(FROM_C)
+
+fuzz: $(C_FUZZ:csrc/%.c=build/c/%) ## Random input to the C code under sanitizers: make fuzz SECONDS=60 SEED=7
+	$(foreach program,$^,ASAN_OPTIONS=abort_on_error=1 UBSAN_OPTIONS=abort_on_error=1 \
+		$(program) $(SECONDS) $(SEED) &&) true
+
 test-python: $(VENV)/with-test
 	$(PY) -m pytest $(ARGS)
+
+# Where MuJoCo and other environments cannot be installed.
+test-light: $(VENV)/with-test-light ## Run the Python tests that need no other packages' environments
+	$(PY) -m pytest tests/utils tests/install tests/kernels tests/property $(ARGS)
+
+chaos: $(VENV)/with-test ## Deaths, stops, errors and time-outs at random: make chaos SECONDS=600 SEED=1
+	cd tests/vector && PYTHONPATH=.. ../../$(PY) chaos.py --seconds $(SECONDS) --seed $(SEED) $(ARGS)
 
 # Python itself leaks at its end, and some tests want a worker to die of a segmentation fault.
 # The sanitized package shadows the release that is installed. C++ exceptions of other
@@ -105,6 +125,36 @@ sanitize: build/sanitize/site $(VENV)/with-test ## Run the Python tests with san
 	LD_PRELOAD="$(PRELOAD)" PYTHONPATH="$(SANITIZED)" PYTHONMALLOC=malloc \
 	ASAN_OPTIONS=detect_leaks=0:handle_segv=0 UBSAN_OPTIONS=print_stacktrace=1 HYPOTHESIS_PROFILE=few \
 	$(PY) -m pytest $(NOT_SANITIZED) $(ARGS)
+
+# A wheel for this machine's Python. auditwheel gives it the tag of the oldest systems it runs on.
+dist: $(VENV)/with-dist ## Build sdist and wheel into dist, and check them
+	rm -rf build/dist dist
+	$(PY) -m build --outdir build/dist . > build/dist.log || { cat build/dist.log; exit 1; }
+	mkdir dist
+	cp build/dist/*.tar.gz dist
+ifeq ($(shell uname -s),Linux)
+	PATH="$(abspath $(BIN)):$$PATH" auditwheel repair --wheel-dir dist build/dist/*.whl
+else
+	cp build/dist/*.whl dist
+endif
+	$(PY) tools/check_dist.py dist
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/twine check --strict dist/*
+
+# As a user has it: the tests of the sdist, on the wheel, in a new environment, without a compiler.
+dist-test: dist ## Test the wheel in dist in a new environment without a compiler
+	rm -rf build/dist-test
+	mkdir -p build/dist-test/sdist
+	tar -xzf dist/*.tar.gz -C build/dist-test/sdist --strip-components=1
+	$(PYTHON) -m venv build/dist-test/venv
+	build/dist-test/venv/bin/python -m pip install --quiet "$$(echo dist/*.whl)[test]"
+	cd build/dist-test/sdist && rm -r src csrc && PATH="$(CURDIR)/build/dist-test/venv/bin" \
+		python -m pytest $(ARGS)
+
+PYTHONS ?= 3.10 3.11 3.12 3.13
+CELLS ?= oldest newest
+matrix: $(VENV)/with-dist ## Test on PYTHONS="3.10 ..." with CELLS="oldest newest" dependencies
+	$(PY) tools/matrix.py --pythons "$(PYTHONS)" --cells "$(CELLS)" $(ARGS)
 
 # What `make table` puts into README.md.
 RESULTS := bench/results
@@ -141,20 +191,40 @@ table: $(VENV)/with-bench ## Put the last measurements into README.md
 	$(PY) bench/readme.py compare $(RESULTS)/compare.json README.md
 	$(PY) bench/readme.py peers $(RESULTS)/peers.json README.md
 
+# Needs Docker on Linux; elsewhere it installs Pythons. Its settings are in pyproject.toml.
+wheels: $(VENV)/with-dist ## Build wheels for all Pythons on this system into wheelhouse
+	$(PY) -m cibuildwheel --output-dir wheelhouse $(ARGS)
+
+# Gymnasium as it is in the checkout, and what its tests need.
+conformance-checkout: $(VENV)/package ## The same with the checkout's Gymnasium installed
+	$(PY) -m pip install --quiet "$(GYMNASIUM)[mujoco,box2d,classic-control,toy-text]" \
+		moviepy array-api-compat array_api_extra scipy dill pytest
+	$(PY) tests/conformance/run.py $(GYMNASIUM) $(ARGS)
+
 conformance: $(VENV)/with-test ## Run Gymnasium's own tests on gymvec: make conformance GYMNASIUM=checkout
 	$(PY) tests/conformance/run.py $(GYMNASIUM) $(ARGS)
 
-lint: $(VENV)/with-lint ## Check style and types
+lint: types ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PATH="$(abspath $(BIN)):$$PATH" cython-lint src
-	$(BIN)/clang-format --dry-run --Werror $(C_CODE) $(C_HEADERS) $(C_TESTS)
+	$(BIN)/clang-format --dry-run --Werror $(C_CODE) $(C_HEADERS) $(C_TESTS) csrc/fuzz_*.c
+	$(BIN)/zizmor --offline --quiet .github
+	$(PY) tools/check_pre_commit.py
+
+# The stubs against the modules as they are compiled.
+types: $(VENV)/with-lint ## Check the types and the stubs of the extension modules
 	$(BIN)/mypy
+	$(PY) -m mypy.stubtest --concise --allowlist tests/typing/stubtest_allowlist.txt \
+		--ignore-unused-allowlist $(patsubst src/gymvec/%.pyx,gymvec.%,$(wildcard src/gymvec/*.pyx))
+
+docs: $(VENV)/with-docs ## Build the documentation into site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: $(VENV)/with-lint ## Rewrite what lint would find fault with, where a tool can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/clang-format -i $(C_CODE) $(C_HEADERS) $(C_TESTS)
+	$(BIN)/clang-format -i $(C_CODE) $(C_HEADERS) $(C_TESTS) csrc/fuzz_*.c
 
 clean: ## Remove everything that was built
-	rm -rf $(VENV) build *.egg-info src/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist site wheelhouse *.egg-info src/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache

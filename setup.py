@@ -33,6 +33,8 @@ else:
     ]
     compile_args += ["-O1", "-g", "-UNDEBUG"] if CHECKED else ["-O3", "-g0"]
     link_args = ["-pthread"]
+    if sys.platform == "linux" and not CHECKED:
+        link_args.append("-Wl,--strip-all")
     if MODE == "sanitize":
         sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
         compile_args += [*sanitizers, "-fno-omit-frame-pointer"]
@@ -40,12 +42,16 @@ else:
 
 DIRECTIVES = {
     "language_level": 3,
-    "binding": True,
+    # Methods that look like Python's do not check the class of `self` when called unbound:
+    # Worker.flush(None) would be a crash.
+    "binding": False,
     "boundscheck": CHECKED,
     "wraparound": False,
     "initializedcheck": CHECKED,
     "cdivision": True,
     "embedsignature": False,
+    # A pickle could make an object of a kernel class that was never bound to memory.
+    "auto_pickle": False,
 }
 
 
@@ -56,7 +62,11 @@ def extension(name: str, *c_sources: str) -> Extension:
         sources=[f"src/gymvec/{name}.pyx", *(f"csrc/{source}" for source in c_sources)],
         depends=[*glob("csrc/*.h"), *glob("src/gymvec/*.pxd")],
         include_dirs=["csrc", numpy.get_include()],
-        define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")],
+        define_macros=[
+            ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
+            # The oldest NumPy that pyproject.toml allows; a build runs on all since.
+            ("NPY_TARGET_VERSION", "NPY_1_20_API_VERSION"),
+        ],
         extra_compile_args=compile_args,
         extra_link_args=link_args,
     )
@@ -76,6 +86,7 @@ setup(
             extension("_mailbox"),
             extension("_serve"),
             extension("_slots", "rows.c"),
+            extension("_columns"),
             extension("_bell", "bell_parent.c", "bell_worker.c", "bell_wait.c", "bell_watch.c"),
         ],
         compiler_directives=DIRECTIVES,

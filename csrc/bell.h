@@ -112,6 +112,11 @@ gv_status gv_drain(gv_parent *parent, int64_t *envs, uint32_t limit, uint32_t *c
  * that were not taken count as not given. */
 gv_status gv_abandon(gv_parent *parent, uint32_t lane, int64_t *envs, uint32_t *count);
 
+/* Puts a lane into its first state, for a new worker in place of one that is dead and reaped, given
+ * up or not: nothing is pending there, and answers that were not taken are dropped. Before the new
+ * worker opens it. The hub stays: its counters only ever grow. */
+gv_status gv_revive(gv_parent *parent, uint32_t lane);
+
 uint32_t gv_num_envs(const gv_parent *parent);
 uint32_t gv_num_lanes(const gv_parent *parent);
 uint32_t gv_num_pending(const gv_parent *parent);

@@ -259,6 +259,10 @@ gv_status gv_parent_wait(gv_parent *self, uint32_t count, uint64_t ns, bool held
         if (!begun) {
             spin_until = gv_waiter_begin(&self->waiter, ns, held, &until);
             begun = true;
+        } else if (gv_now() >= (held ? spin_until : until)) {
+            /* `done` moved and no tail did. Honest workers do that for a moment, which the wait
+             * outlasts; one that goes on must not keep the caller, nor its GIL, for ever. */
+            return GV_TIMEOUT;
         }
         /* Sequentially consistent: a worker adds to `done`, then loads `target`; here `target` is
          * stored, then `done` loaded (in gv_doze). One of the two sees the other. */
@@ -331,6 +335,25 @@ gv_status gv_abandon(gv_parent *self, uint32_t lane_index, int64_t *envs, uint32
     self->pending -= from->pending;
     from->pending = 0;
     from->gone = true;
+    return GV_OK;
+}
+
+gv_status gv_revive(gv_parent *self, uint32_t lane_index)
+{
+    if (lane_index >= self->lanes)
+        return GV_BAD_LANE;
+    struct counterpart *lane = &self->lane[lane_index];
+    /* Plain stores: the old worker is gone, and starting the new one orders them before its reads.
+     */
+    memset(lane->words, 0, gv_lane_size(lane->envs));
+    for (uint32_t env = lane->first; env < lane->first + lane->envs; env++) {
+        self->slot[env].seq = 0;
+        self->slot[env].state = IDLE;
+    }
+    self->pending -= lane->pending;
+    lane->pending = 0;
+    lane->head = 0;
+    lane->gone = false;
     return GV_OK;
 }
 

@@ -110,6 +110,7 @@ static gv_worker *open_worker(const struct world *world, uint32_t lane, gv_polic
 /* ---- one thread, every status ---------------------------------------------------------------- */
 
 static const gv_policy BLOCK = {0, false};
+static const gv_policy SPIN = {GV_NO_LIMIT, false};
 
 static void test_sizes(void)
 {
@@ -232,6 +233,58 @@ static void test_protocol(void)
     drop_world(&world);
 }
 
+/* A worker dies with answers given, unannounced, taken and owed; another one takes its lane. */
+static void test_revival(void)
+{
+    struct world world = make_world(2, (uint32_t[]){3, 2});
+    gv_parent *parent = open_parent(&world, BLOCK);
+    gv_worker *workers[2] = {open_worker(&world, 0, BLOCK), open_worker(&world, 1, BLOCK)};
+    uint32_t culprit, opcode, count, lane;
+    size_t index;
+    int64_t envs[5];
+    bool pending;
+    CHECK(gv_revive(parent, 2) == GV_BAD_LANE);
+    for (int round = 0; round < 3; round++) {
+        CHECK(gv_send_all(parent, 1, round == 1, &culprit) == GV_OK);
+        for (uint32_t env = 0; env < 2; env++) {
+            CHECK(gv_take(workers[0], &opcode) == (int32_t)env);
+            CHECK(gv_answer(workers[0], env) == GV_OK);
+        }
+        CHECK(gv_drain(parent, envs, 1, &count, &lane) == GV_OK);
+        if (round == 2)
+            CHECK(gv_abandon(parent, 0, envs, &count) == GV_OK);
+        memset(world.base + world.places[0].offset, 0xa5, gv_lane_size(3)); /* its last words */
+        gv_worker_close(workers[0]);
+        CHECK(gv_revive(parent, 0) == GV_OK);
+        CHECK(gv_lane_pending(parent, 0, &count) == GV_OK && count == 0);
+        CHECK(gv_num_pending(parent) == 2); /* the other worker's */
+        CHECK(gv_pending(parent, 2, &pending) == GV_OK && !pending);
+        CHECK(wait_now(parent, 1, GV_TIMEOUT) == 0);
+
+        /* Sent before the new worker is there. */
+        CHECK(gv_send(parent, (int64_t[]){2, 0}, 2, 9, false, &index) == GV_OK);
+        workers[0] = open_worker(&world, 0, BLOCK);
+        CHECK(gv_worker_wait(workers[0], 0, false) == GV_OK);
+        CHECK(gv_take(workers[0], &opcode) == 0 && opcode == 9);
+        CHECK(gv_answer(workers[0], 0) == GV_OK);
+        CHECK(gv_take(workers[0], &opcode) == 2 && opcode == 9);
+        CHECK(gv_answer(workers[0], 2) == GV_OK);
+        CHECK(gv_take(workers[0], &opcode) == -1);
+        gv_flush(workers[0]);
+        while (gv_take(workers[1], &opcode) >= 0)
+            continue;
+        CHECK(gv_answer(workers[1], 0) == GV_OK && gv_answer(workers[1], 1) == GV_OK);
+        gv_flush(workers[1]);
+        CHECK(wait_now(parent, 4, GV_OK) == 4);
+        CHECK(gv_drain(parent, envs, 5, &count, &lane) == GV_OK && count == 4);
+        CHECK(gv_num_pending(parent) == 0);
+    }
+    gv_worker_close(workers[0]);
+    gv_worker_close(workers[1]);
+    gv_parent_close(parent);
+    drop_world(&world);
+}
+
 /* Whatever a worker scribbles over its lane, the parent only ever says GV_CORRUPT. */
 static void test_corruption(void)
 {
@@ -274,6 +327,40 @@ static void test_corruption(void)
 }
 
 /* A worker or parent that has been at work for a long time: all counters about to wrap. */
+struct announcer {
+    struct hub *hub;
+    atomic_bool stop;
+};
+
+static void *announce_on(void *argument)
+{
+    struct announcer *self = argument;
+    while (!atomic_load(&self->stop))
+        atomic_fetch_add(&self->hub->done, 1);
+    return NULL;
+}
+
+/* A worker that announces without end what it does not answer: every wait still ends in its time.
+ */
+static void test_false_alarms(void)
+{
+    struct world world = make_world(1, (uint32_t[]){2});
+    gv_parent *parent = open_parent(&world, SPIN);
+    struct announcer other = {(struct hub *)world.base, false};
+    pthread_t thread;
+    uint32_t culprit, available;
+    CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
+    CHECK(pthread_create(&thread, NULL, announce_on, &other) == 0);
+    for (int i = 0; i < 50; i++) {
+        CHECK(gv_parent_wait(parent, 1, 1000000, i % 2, &available) == GV_TIMEOUT);
+        CHECK(available == 0);
+    }
+    atomic_store(&other.stop, true);
+    CHECK(pthread_join(thread, NULL) == 0);
+    gv_parent_close(parent);
+    drop_world(&world);
+}
+
 static void test_wrap(void)
 {
     CHECK(gv_reached(5, 5) && gv_reached(6, 5) && !gv_reached(4, 5));
@@ -602,7 +689,9 @@ int main(int argc, char **argv)
         test_sizes();
         test_places();
         test_protocol();
+        test_revival();
         test_corruption();
+        test_false_alarms();
         test_wrap();
         test_time();
         test_signals();

@@ -3,7 +3,9 @@
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
+from older import reason_to_skip
 
 # Started in the background by a shell, this process would ignore Ctrl-C, which tests send.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -20,3 +22,10 @@ settings.register_profile("few", parent=settings.get_profile("ci"), max_examples
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default")
 )
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        reason = reason_to_skip(item.nodeid)
+        if reason is not None:
+            item.add_marker(pytest.mark.skip(reason=reason))

@@ -23,6 +23,9 @@ INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uin
 FLOATS = ("float16", "float32", "float64", "longdouble")
 ASTRAL = "aé€😀𝒳"
 
+# What later Gymnasiums than the oldest have is looked up.
+DISCRETE_HAS_DTYPE = "dtype" in Discrete.__init__.__code__.co_varnames
+
 
 class CustomSpace(Space):
     """A space that no handler is registered for."""
@@ -58,6 +61,11 @@ class CustomDict(Dict):
 
 class CustomText(Text):
     """A subclass of a built-in space."""
+
+
+def discrete(n, dtype, **others):
+    """A Discrete of a dtype, or of int64 where Gymnasium's has no other."""
+    return Discrete(n, **others, **({"dtype": dtype} if DISCRETE_HAS_DTYPE else {}))
 
 
 def _limits(dtype):
@@ -105,9 +113,9 @@ ARRAYS = {
     "discrete": lambda: Discrete(5),
     "discrete one": lambda: Discrete(1),
     "discrete start": lambda: Discrete(4, start=-2),
-    "discrete int8": lambda: Discrete(100, start=-50, dtype=np.int8),
-    "discrete uint8": lambda: Discrete(255, dtype=np.uint8),
-    "discrete int32": lambda: Discrete(7, dtype=np.int32),
+    "discrete int8": lambda: discrete(100, np.int8, start=-50),
+    "discrete uint8": lambda: discrete(255, np.uint8),
+    "discrete int32": lambda: discrete(7, np.int32),
     "multi discrete": lambda: MultiDiscrete([3, 4, 5]),
     "multi discrete 2d": lambda: MultiDiscrete(np.arange(1, 7).reshape(2, 3)),
     "multi discrete start": lambda: MultiDiscrete([2, 9], start=[-5, 7]),
@@ -138,7 +146,7 @@ SHAREABLE = {
     "tuple one": lambda: Tuple([MultiBinary(3)]),
     "tuple nested": lambda: Tuple([Tuple([_f32()]), Tuple([Tuple([Discrete(2)]), _f32(2)])]),
     "tuple all arrays": lambda: Tuple(
-        [Box(0, 1, (2,), ">f4"), Discrete(3, dtype=np.int8), MultiDiscrete([2, 3]), MultiBinary(2)]
+        [Box(0, 1, (2,), ">f4"), discrete(3, np.int8), MultiDiscrete([2, 3]), MultiBinary(2)]
     ),
     "dict": lambda: _dict(position=_f32(3), velocity=_f32(2)),
     "dict empty": lambda: Dict({}),
@@ -196,7 +204,6 @@ CUSTOM = {
 
 ZOO = {**SHAREABLE, **DYNAMIC, **CUSTOM}
 
-# Since Gymnasium 1.2.2 or later, so looked up.
 if "sort_keys" in Dict.__init__.__code__.co_varnames:
     SHAREABLE["dict unsorted"] = lambda: Dict({"z": Discrete(2), "a": _f32(1)}, sort_keys=False)
     ZOO["dict unsorted"] = SHAREABLE["dict unsorted"]

@@ -4,5 +4,6 @@ import sys
 
 from gymvec.cli import main
 
+# Workers that are spawned import this file too.
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""The control words of ``csrc/bell.h``, and what other extension modules may use of a worker's."""
+"""The control words of ``csrc/bell.h``, and what other extension modules may use of both sides."""
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
@@ -66,6 +66,7 @@ cdef extern from "bell.h" nogil:
     gv_status gv_drain(gv_parent *parent, int64_t *envs, uint32_t limit, uint32_t *count,
                        uint32_t *lane)
     gv_status gv_abandon(gv_parent *parent, uint32_t lane, int64_t *envs, uint32_t *count)
+    gv_status gv_revive(gv_parent *parent, uint32_t lane)
     uint32_t gv_num_envs(const gv_parent *parent)
     uint32_t gv_num_lanes(const gv_parent *parent)
     uint32_t gv_num_pending(const gv_parent *parent)
@@ -91,6 +92,20 @@ cdef class _Mapping:
     cdef int _acquire(self, object buffer) except -1
     cdef void _release(self) noexcept
     cdef int _check(self) except -1
+
+
+cdef class Parent(_Mapping):
+    cdef gv_parent *_handle
+    cdef int64_t *_ids
+    cdef uint32_t _num_envs
+    cdef void _free(self) noexcept
+    cdef Py_ssize_t _convert(self, object env_ids) except -1
+    cdef Py_ssize_t _copy_ids(self, Py_buffer *view) except -2
+    cdef uint32_t _lane(self, object worker) except? 1
+    cdef uint32_t wait_for(self, Py_ssize_t count, double timeout_s) except? 0
+    cdef uint32_t take_all(self) except? 0
+    cdef uint32_t due(self) except? 0
+    cdef uint32_t _take(self, Py_ssize_t limit) except? 0
 
 
 cdef class Worker(_Mapping):

@@ -1,7 +1,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, SupportsIndex
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, Self, disjoint_base
 
 LINE: Final[int]
 MAX_OPCODE: Final[int]
@@ -13,20 +13,22 @@ def hub_size() -> int: ...
 def lane_size(num_envs: SupportsIndex) -> int: ...
 def parent_alive(pid: SupportsIndex) -> bool: ...
 
+@disjoint_base
 class _Mapping:
     @property
     def closed(self) -> bool: ...
 
+@disjoint_base
 class Parent(_Mapping):
-    def __init__(
-        self,
+    def __new__(
+        cls,
         buffer: Buffer,
         hub_offset: SupportsIndex,
         lanes: Sequence[tuple[SupportsIndex, SupportsIndex]],
         *,
         wait: str = "auto",
         polling: bool = False,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def num_envs(self) -> int: ...
     @property
@@ -49,10 +51,12 @@ class Parent(_Mapping):
     def drain(self, limit: SupportsIndex = ...) -> list[int]: ...
     def drain_all(self) -> int: ...
     def abandon(self, worker: SupportsIndex) -> list[int]: ...
+    def revive(self, worker: SupportsIndex) -> None: ...
 
+@disjoint_base
 class Worker(_Mapping):
-    def __init__(
-        self,
+    def __new__(
+        cls,
         buffer: Buffer,
         hub_offset: SupportsIndex,
         lane_offset: SupportsIndex,
@@ -60,7 +64,7 @@ class Worker(_Mapping):
         *,
         wait: str = "auto",
         polling: bool = False,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def opcode(self) -> int: ...
     @property

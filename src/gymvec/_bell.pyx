@@ -184,10 +184,6 @@ cdef class Parent(_Mapping):
         ValueError: Hub or lanes do not fit into the buffer, overlap, or are not aligned.
     """
 
-    cdef gv_parent *_handle
-    cdef int64_t *_ids
-    cdef uint32_t _num_envs
-
     def __cinit__(self, buffer, hub_offset, lanes, *, wait="auto", bint polling=False):
         cdef gv_policy policy
         cdef gv_place *places
@@ -361,20 +357,22 @@ cdef class Parent(_Mapping):
     def lane_pending(self, worker) -> int:
         """How many environments of one worker are pending."""
         cdef uint32_t count = 0
-        self._check()
-        gv_lane_pending(self._handle, self._lane(worker), &count)
+        cdef uint32_t lane = self._lane(worker)
+        gv_lane_pending(self._handle, lane, &count)
         return count
 
     cdef uint32_t _lane(self, object worker) except? 1:
+        # First: a number of the caller's own class may close this object.
         cdef int64_t value = _integer(worker)
+        self._check()
         if value < 0 or value >= gv_num_lanes(self._handle):
             raise IndexError(f"worker {worker} is out of range")
         return <uint32_t>value
 
     def ring(self, worker) -> None:
         """Wakes a worker without a command, for a message that came by another way."""
-        self._check()
-        gv_ring(self._handle, self._lane(worker))
+        cdef uint32_t lane = self._lane(worker)
+        gv_ring(self._handle, lane)
 
     def wait(self, Py_ssize_t count, double timeout_s=float("inf")) -> int:
         """Waits until `count` answers can be drained, or the time is over.
@@ -389,6 +387,9 @@ cdef class Parent(_Mapping):
             ValueError: Fewer than `count` answers are due.
             RuntimeError: A worker overwrote its control words with nonsense.
         """
+        return self.wait_for(count, timeout_s)
+
+    cdef uint32_t wait_for(self, Py_ssize_t count, double timeout_s) except? 0:
         cdef uint32_t available = 0
         cdef uint32_t wanted
         cdef uint64_t limit = _nanoseconds(timeout_s)
@@ -442,8 +443,15 @@ cdef class Parent(_Mapping):
 
     def drain_all(self) -> int:
         """Takes all answers that are there and returns only how many: for a full step."""
+        return self.take_all()
+
+    cdef uint32_t take_all(self) except? 0:
         self._check()
         return self._take(GV_MAX_ENVS)
+
+    cdef uint32_t due(self) except? 0:
+        self._check()
+        return gv_num_pending(self._handle)
 
     cdef uint32_t _take(self, Py_ssize_t limit) except? 0:
         cdef uint32_t count = 0
@@ -464,13 +472,22 @@ cdef class Parent(_Mapping):
         """
         cdef uint32_t count = 0
         cdef uint32_t i
-        self._check()
+        cdef uint32_t lane = self._lane(worker)
         self._busy = True
         try:
-            gv_abandon(self._handle, self._lane(worker), self._ids, &count)
+            gv_abandon(self._handle, lane, self._ids, &count)
             return [self._ids[i] for i in range(count)]
         finally:
             self._busy = False
+
+    def revive(self, worker) -> None:
+        """Puts the words of a worker that is dead and reaped into their first state, for a new one.
+
+        Nothing of its environments is pending any more, and answers that were not drained are
+        dropped. The new worker opens its lane after this; commands may be sent before it does.
+        """
+        self._check()
+        gv_revive(self._handle, self._lane(worker))
 
 
 cdef class Worker(_Mapping):

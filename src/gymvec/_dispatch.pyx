@@ -25,6 +25,11 @@ cdef class Builtin:
     cdef object _handler
     cdef Router _router
 
+    def __cinit__(self, Router router not None, kind, handler):
+        self._router = router
+        self.kind = kind
+        self._handler = self.__wrapped__ = handler
+
     def __call__(self, *args, **kwargs):
         cdef Router router = self._router
         cdef object kind, chosen, handler = self._handler
@@ -73,7 +78,7 @@ cdef class Router:
     cdef object _twin
     cdef dict _builtins
 
-    def __init__(self, table, original):
+    def __cinit__(self, table, original):
         self._dispatch = table.dispatch
         self._registry = table.registry
         self._original = original
@@ -84,10 +89,7 @@ cdef class Router:
 
     def add_builtin(self, kind, handler):
         """Mark ``handler`` as the built-in one of ``kind``: a user's comes before it."""
-        cdef Builtin builtin = Builtin.__new__(Builtin)
-        builtin.kind = kind
-        builtin._handler = builtin.__wrapped__ = handler
-        builtin._router = self
+        cdef Builtin builtin = Builtin.__new__(Builtin, self, kind, handler)
         self._builtins[kind] = builtin
         self._find_standard(builtin)
 

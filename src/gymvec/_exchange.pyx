@@ -7,8 +7,10 @@ from cpython.list cimport PyList_CheckExact
 from cpython.long cimport PyLong_CheckExact
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_CheckExact
-from libc.stdint cimport int64_t
-from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memcpy, memset
+
+from gymvec._bell cimport Parent
 
 import numpy as np
 
@@ -25,6 +27,8 @@ cdef enum:
     # Codes of what a row holds: a NumPy type number, or one of these.
     PYTHON_INT = 100
     PYTHON_FLOAT = 101
+    # As for the kernels: smaller copies take less time than giving the GIL up.
+    GIL_FREE_BYTES = 1 << 20
 
 
 cdef const int64_t* checked_envs(object envs, cnp.npy_intp n) except NULL:
@@ -58,19 +62,26 @@ cdef class ActionBlock:
         shape: Shape of one action.
     """
 
-    def __init__(self, cnp.ndarray rows not None, cnp.ndarray codes not None, tuple shape not None):
+    def __cinit__(self, rows, codes, tuple shape not None):
         cdef int i
-        self._elements = 1
-        self._ndim = len(shape)
-        if self._ndim > cnp.NPY_MAXDIMS:
-            raise ValueError(f"expected at most {cnp.NPY_MAXDIMS} dimensions, got {shape}")
+        cdef object elements = 1  # Python's integers do not overflow.
+        # What this file reads of arrays by itself must not be what a subclass says.
+        if not cnp.PyArray_CheckExact(rows) or not cnp.PyArray_CheckExact(codes):
+            raise TypeError(f"expected arrays, got {type(rows)} and {type(codes)}")
+        # One more than an action has lies in a batch.
+        if len(shape) >= cnp.NPY_MAXDIMS:
+            raise ValueError(f"expected fewer than {cnp.NPY_MAXDIMS} dimensions, got {shape}")
+        self._ndim = <int>len(shape)
         for i in range(self._ndim):
             self._dims[i] = shape[i]
-            self._elements *= self._dims[i]
-        for block, wanted in ((rows, (len(codes), self._elements * ELEMENT_BYTES)),
-                              (codes, (len(codes),))):
+            if self._dims[i] < 0:
+                raise ValueError(f"expected sizes of dimensions, got {shape}")
+            elements *= self._dims[i]
+        n = len(codes) if codes.ndim == 1 else 0
+        for block, wanted in ((rows, (n, elements * ELEMENT_BYTES)), (codes, (n,))):
             if block.shape != wanted or block.dtype != np.uint8 or not block.flags.carray:
                 raise ValueError(f"expected a writable uint8 array of shape {wanted}")
+        self._elements = elements
         self._rows = rows.view()
         self._codes = codes.view()
         self._shape = shape
@@ -129,13 +140,22 @@ cdef class ActionBlock:
         cdef cnp.npy_intp i, row
         cdef cnp.npy_intp size
         cdef const char* source
+        # Before NumPy may let other threads run, which could change the checked environments.
+        if where is NULL:
+            memset(self._code, type_num, <size_t>count)
+        else:
+            for i in range(count):
+                self._code[where[i]] = <cnp.npy_uint8>type_num
         if cnp.PyArray_CHKFLAGS(array, cnp.NPY_ARRAY_CARRAY_RO) and cnp.PyArray_ISNOTSWAPPED(array):
             size = self._elements * cnp.PyArray_ITEMSIZE(array)
             source = <const char*>cnp.PyArray_DATA(array)
-            for i in range(count):
-                row = i if where is NULL else where[i]
-                memcpy(self._data + row * self._elements * ELEMENT_BYTES, source + i * size,
-                       <size_t>size)
+            if where is NULL and size == self._elements * ELEMENT_BYTES:
+                memcpy(self._data, source, <size_t>(count * size))
+            else:
+                for i in range(count):
+                    row = i if where is NULL else where[i]
+                    memcpy(self._data + row * self._elements * ELEMENT_BYTES, source + i * size,
+                           <size_t>size)
         else:
             view = self._views.get(type_num)
             if view is None:
@@ -145,8 +165,6 @@ cdef class ActionBlock:
                     strides=(self._elements * ELEMENT_BYTES, descr.itemsize))
                 self._views[type_num] = view
             view[... if envs is None else envs] = array.reshape(count, self._elements)
-        for i in range(count):
-            self._code[i if where is NULL else where[i]] = <cnp.npy_uint8>type_num
         return 0
 
     cdef bint put_numbers(
@@ -175,7 +193,7 @@ cdef class ActionBlock:
                 return False
         return True
 
-    def take(self, index):
+    def __call__(self, index):
         """The action of one environment, a new object.
 
         Raises:
@@ -221,6 +239,11 @@ cdef struct Part:
     const cnp.npy_bool* letters
 
 
+cdef void copy_without_gil(void* target, const void* source, size_t nbytes) noexcept:
+    with nogil:
+        memcpy(target, source, nbytes)
+
+
 @cython.final
 cdef class StepResults:
     """Rewards, flags and letters of all workers, read as arrays of all environments.
@@ -228,6 +251,7 @@ cdef class StepResults:
     Args:
         parts: For each worker its rewards (float64), terminations, truncations and letters
             (bool), arrays of shape ``(count,)``; kept alive.
+        block: C-contiguous array of numbers that :meth:`finish` copies, or None; kept alive.
     """
 
     cdef list _arrays
@@ -235,21 +259,33 @@ cdef class StepResults:
     cdef Part* _parts
     cdef Py_ssize_t _num_parts
     cdef cnp.npy_intp _n
+    cdef cnp.ndarray _block
 
-    def __init__(self, parts):
+    def __cinit__(self, parts, block=None):
         cdef Py_ssize_t i
+        if block is not None:
+            if (
+                type(block) is not np.ndarray
+                or block.dtype.hasobject
+                or not block.flags.c_contiguous
+            ):
+                raise ValueError(f"expected a contiguous array of numbers, got {block!r}")
+            # A view of its own, whose shape nobody else can change.
+            self._block = block.view()
         self._arrays = []
         self._n = 0
         for arrays in parts:
             kept = tuple([array.view() for array in arrays])
             for array, kind in zip(kept, (np.float64, np.bool_, np.bool_, np.bool_), strict=True):
                 if (
-                    array.shape != (len(kept[0]),)
+                    type(array) is not np.ndarray
+                    or array.ndim != 1
+                    or array.shape != kept[0].shape
                     or array.dtype != kind
-                    or not array.flags.c_contiguous
+                    or not (array.flags.c_contiguous and array.flags.aligned)
                 ):
                     raise ValueError(
-                        f"expected an array of {kind} of shape ({len(kept[0])},), got {array!r}"
+                        f"expected an array of {kind}, as long as the rewards, got {array!r}"
                     )
             self._arrays.append(kept)
             self._n += len(kept[0])
@@ -268,27 +304,81 @@ cdef class StepResults:
 
     def collect(self):
         """New arrays of rewards (float64), terminations and truncations (bool), ``(n,)`` each."""
+        cdef tuple results = self.empty()
+        self.fill(results)
+        return results
+
+    cdef tuple empty(self):
+        return (
+            cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_DOUBLE, 0),
+            cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_BOOL, 0),
+            cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_BOOL, 0),
+        )
+
+    cdef void fill(self, tuple results) noexcept:
         cdef Py_ssize_t i
         cdef size_t count
         cdef const Part* part
-        rewards = cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_DOUBLE, 0)
-        terminations = cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_BOOL, 0)
-        truncations = cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_BOOL, 0)
-        cdef double* to_rewards = <double*>cnp.PyArray_DATA(<cnp.ndarray>rewards)
-        cdef cnp.npy_bool* to_terminations = <cnp.npy_bool*>cnp.PyArray_DATA(
-            <cnp.ndarray>terminations)
-        cdef cnp.npy_bool* to_truncations = <cnp.npy_bool*>cnp.PyArray_DATA(
-            <cnp.ndarray>truncations)
+        cdef double* rewards = <double*>cnp.PyArray_DATA(<cnp.ndarray>results[0])
+        cdef cnp.npy_bool* terminations = <cnp.npy_bool*>cnp.PyArray_DATA(<cnp.ndarray>results[1])
+        cdef cnp.npy_bool* truncations = <cnp.npy_bool*>cnp.PyArray_DATA(<cnp.ndarray>results[2])
         for i in range(self._num_parts):
             part = &self._parts[i]
             count = <size_t>part.count
-            memcpy(to_rewards, part.rewards, count * sizeof(double))
-            memcpy(to_terminations, part.terminations, count)
-            memcpy(to_truncations, part.truncations, count)
-            to_rewards += count
-            to_terminations += count
-            to_truncations += count
-        return rewards, terminations, truncations
+            memcpy(rewards, part.rewards, count * sizeof(double))
+            memcpy(terminations, part.terminations, count)
+            memcpy(truncations, part.truncations, count)
+            rewards += count
+            terminations += count
+            truncations += count
+
+    def finish(self, Parent bell not None, double timeout_s):
+        """Wait for every answer that is due and take all, unless a letter belongs to one.
+
+        Args:
+            bell: The control words of the same environments.
+            timeout_s: Seconds to wait.
+
+        Returns:
+            What :meth:`collect` returns, and a copy of the block or None. None alone, with nothing
+            taken, where the time is over or there is a letter to read first.
+
+        Raises:
+            RuntimeError: A worker overwrote its control words with nonsense.
+        """
+        # Made while the workers are at work.
+        cdef tuple results = self.empty()
+        cdef cnp.ndarray block = self._block
+        cdef cnp.ndarray copy = None
+        cdef cnp.dtype descr
+        cdef size_t nbytes
+        cdef uint32_t due
+        if block is not None:
+            descr = block.dtype
+            Py_INCREF(descr)  # PyArray_Empty takes a reference away.
+            copy = PyArray_Empty(cnp.PyArray_NDIM(block), cnp.PyArray_DIMS(block), descr, 0)
+        due = bell.due()
+        if bell.wait_for(due, timeout_s) < due or self.first_letter() >= 0:
+            return None
+        self.fill(results)
+        if block is not None:
+            nbytes = <size_t>cnp.PyArray_NBYTES(block)
+            if nbytes < GIL_FREE_BYTES:
+                memcpy(cnp.PyArray_DATA(copy), cnp.PyArray_DATA(block), nbytes)
+            else:
+                copy_without_gil(cnp.PyArray_DATA(copy), cnp.PyArray_DATA(block), nbytes)
+        bell.take_all()
+        return results, copy
+
+    cdef Py_ssize_t first_letter(self) noexcept:
+        cdef Py_ssize_t i, first = 0
+        cdef cnp.npy_intp j
+        for i in range(self._num_parts):
+            for j in range(self._parts[i].count):
+                if self._parts[i].letters[j]:
+                    return first + j
+            first += self._parts[i].count
+        return -1
 
     def gather(self, envs):
         """New arrays of rewards, terminations and truncations of some environments.

@@ -12,10 +12,13 @@ cdef class Column:
     cdef object mask
     cdef cnp.npy_bool* marks
     cdef char* data
+    cdef cnp.npy_intp* dims
+    cdef int ndim
     cdef Row row
     cdef bint plain
     cdef bint is_double
     cdef Py_ssize_t position
+    cdef bint is_bound(self) noexcept
 
 
 cdef class InfoBatch:

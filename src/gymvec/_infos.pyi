@@ -1,6 +1,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, SupportsIndex, final
 
+from typing_extensions import Self
+
 def add_info(
     vector_infos: dict[str, Any],
     env_info: Mapping[str, Any],
@@ -12,8 +14,11 @@ def gather_infos(
 ) -> dict[str, Any]: ...
 
 @final
+class Column: ...
+
+@final
 class InfoBatch:
-    def __init__(self, num_envs: SupportsIndex) -> None: ...
+    def __new__(cls, num_envs: SupportsIndex) -> Self: ...
     @property
     def infos(self) -> dict[str, Any]: ...
     def add(self, info: Mapping[str, Any], index: SupportsIndex) -> None: ...

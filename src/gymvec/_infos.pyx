@@ -19,6 +19,10 @@ import numpy as np
 
 cnp.import_array()
 
+cdef extern from "Python.h":
+    int Py_EnterRecursiveCall(const char* where) except *
+    void Py_LeaveRecursiveCall() noexcept
+
 cdef int INT_TYPE = np.dtype(int).num
 
 
@@ -92,6 +96,21 @@ cdef class Column:
     """The array, or the nested infos, and the mask of one key. Neither is ever replaced in
     the dict that holds them, so they are looked up once."""
 
+    cdef inline bint is_bound(self) noexcept:
+        """Whether the arrays still have the memory and the shape that were looked up."""
+        cdef cnp.ndarray mask = <cnp.ndarray>self.mask
+        cdef cnp.ndarray array
+        if cnp.PyArray_NDIM(mask) != 1 or <void*>cnp.PyArray_DATA(mask) != <void*>self.marks:
+            return False
+        if self.nested is not None:
+            return True
+        array = <cnp.ndarray>self.array
+        return (
+            cnp.PyArray_DIMS(array) + 1 == self.dims
+            and cnp.PyArray_NDIM(array) == self.ndim
+            and <void*>cnp.PyArray_DATA(array) == <void*>self.data
+        )
+
 
 @cython.final
 @cython.freelist(8)
@@ -158,11 +177,20 @@ cdef class InfoBatch:
         self, Column column, object value, Py_ssize_t index, object position
     ) except -1:
         cdef bint is_dict = PyDict_Check(value)
+        if not column.is_bound():
+            # Whoever gathers may reach the arrays, and give one another shape.
+            add_item(self.infos, column.key, value, position, self._n)
+            return 0
         if column.nested is not None:
             if not is_dict:
                 add_item(self.infos, column.key, value, position, self._n)
                 return 0
-            column.nested.put(value, index)
+            # An info may contain itself.
+            Py_EnterRecursiveCall(b" while gathering infos")
+            try:
+                column.nested.put(value, index)
+            finally:
+                Py_LeaveRecursiveCall()
         elif is_dict and column.key != "final_obs":
             add_item(self.infos, column.key, value, position, self._n)
             return 0
@@ -196,7 +224,7 @@ cdef class InfoBatch:
             add_item(self.infos, key, value, position, self._n)
             array = self.infos[key]
             mask = self.infos[mask_key]
-        column = new_column(key, array, mask, nested)
+        column = new_column(key, array, mask, nested, self._n)
         if column is None:
             return None
         if is_new:
@@ -209,11 +237,20 @@ cdef class InfoBatch:
         return column
 
 
-cdef Column new_column(object key, object array, object mask, InfoBatch nested):
+cdef bint is_block(object array, Py_ssize_t n) noexcept:
+    return (
+        cnp.PyArray_CheckExact(array)
+        and cnp.PyArray_NDIM(<cnp.ndarray>array) > 0
+        and cnp.PyArray_DIM(<cnp.ndarray>array, 0) == n
+        and cnp.PyArray_CHKFLAGS(<cnp.ndarray>array, cnp.NPY_ARRAY_CARRAY)
+    )
+
+
+cdef Column new_column(object key, object array, object mask, InfoBatch nested, Py_ssize_t n):
     """None where ``array`` or ``mask`` is not what such a name promises."""
     cdef Column column
     cdef cnp.ndarray rows
-    if not cnp.PyArray_CheckExact(mask):
+    if not is_block(mask, n):
         return None
     rows = <cnp.ndarray>mask
     if cnp.PyArray_NDIM(rows) != 1 or cnp.PyArray_TYPE(rows) != cnp.NPY_BOOL:
@@ -226,12 +263,14 @@ cdef Column new_column(object key, object array, object mask, InfoBatch nested):
     column.marks = <cnp.npy_bool*>cnp.PyArray_DATA(rows)
     if nested is not None:
         return column
-    if not cnp.PyArray_CheckExact(array):
+    if not is_block(array, n):
         return None
     rows = <cnp.ndarray>array
     column.plain = describe_row(
         &column.row, <cnp.dtype><PyObject*>cnp.PyArray_DESCR(rows), cnp.PyArray_NDIM(rows) - 1,
         cnp.PyArray_DIMS(rows) + 1)
+    column.dims = cnp.PyArray_DIMS(rows) + 1
+    column.ndim = cnp.PyArray_NDIM(rows)
     column.data = cnp.PyArray_BYTES(rows)
     column.is_double = (
         cnp.PyArray_NDIM(rows) == 1

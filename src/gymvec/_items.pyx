@@ -46,7 +46,7 @@ cdef class KeyedItems:
     cdef list _parts
     cdef bint _running
 
-    def __init__(self, make_parts):
+    def __cinit__(self, make_parts):
         self._make_parts = make_parts
 
     def __iter__(self):
@@ -71,8 +71,9 @@ cdef class KeyedItems:
         cdef dict parts
         if self._parts is None:
             parts = self._make_parts()
+            # As many keys as parts, also where making an iterator changes the dict.
             self._keys = tuple(parts)
-            self._parts = [iter(part) for part in parts.values()]
+            self._parts = [iter(part) for part in tuple(parts.values())]
         if len(self._parts) == 0:
             raise StopIteration
         for i in range(len(self._parts)):

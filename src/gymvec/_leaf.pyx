@@ -6,7 +6,7 @@ from cpython.list cimport PyList_CheckExact
 from cpython.tuple cimport PyTuple_CheckExact
 
 from gymvec._rows cimport (
-    Row, assign_row, checked_index, describe_row, npy_intp, put_row, stack, view_block,
+    Row, as_index, assign_row, checked_index, describe_row, npy_intp, put_row, stack, view_block,
 )
 
 import numpy as np
@@ -68,28 +68,30 @@ def write(space, index, value, shared_memory):
     cdef tuple shape = space.shape
     cdef cnp.dtype dtype = space.dtype
     cdef Py_buffer view
-    cdef Py_ssize_t position
-    cdef bint plain, done = False
+    cdef Py_ssize_t position = as_index(index)
+    cdef bint done = False
     cdef int ndim = 0
     buffer = shared_buffer(space, shared_memory)
     for size in shape:
+        if ndim == cnp.NPY_MAXDIMS:
+            raise ValueError(f"expected at most {cnp.NPY_MAXDIMS} dimensions, got {len(shape)}")
         dims[ndim] = size
         ndim += 1
-    plain = describe_row(&row, dtype, ndim, dims)
+    if not describe_row(&row, dtype, ndim, dims):
+        raise ValueError(f"expected a space with a dtype of numbers, got {dtype} of {space}")
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
     try:
         if row.nbytes == 0:
             # Rows without bytes cannot be counted.
-            position = checked_index(index, PY_SSIZE_T_MAX)
+            checked_index(position, PY_SSIZE_T_MAX)
         elif <size_t>view.len % row.nbytes != 0:
             raise ValueError(
                 f"expected shared memory of whole rows of {row.nbytes} bytes for {space}, "
                 f"got {view.len} bytes"
             )
         else:
-            position = checked_index(index, view.len // <Py_ssize_t>row.nbytes)
-            done = plain and put_row(
-                <char*>view.buf + <size_t>position * row.nbytes, &row, value)
+            checked_index(position, view.len // <Py_ssize_t>row.nbytes)
+            done = put_row(<char*>view.buf + <size_t>position * row.nbytes, &row, value)
         if not done:
             write_by_numpy(space, position, value, buffer)
     finally:
@@ -142,4 +144,4 @@ def view(space, shared_memory, dtype, shape, n):
 
 def row_index(index, Py_ssize_t n):
     """``index``, any integer type, as a row in ``[0, n)``; IndexError outside."""
-    return checked_index(index, n)
+    return checked_index(as_index(index), n)

@@ -38,7 +38,7 @@ cdef class Mailbox:
     cdef object _unwritten
     cdef bytearray _read
 
-    def __init__(self, connection):
+    def __cinit__(self, connection):
         self.connection = connection
         self._fd = connection.fileno()
         os.set_blocking(self._fd, False)
@@ -173,6 +173,8 @@ def publish(bell, command, envs, list letters not None, bint eager):
     Raises:
         ValueError: As in ``Parent.send``; no letter is taken.
     """
+    # The caller's list may change while the control words run code of theirs.
+    letters = [(mailbox, letter) for mailbox, letter in letters]
     for mailbox, letter in letters:
         if type(mailbox) is not Mailbox or type(letter) is not bytes:
             raise TypeError(f"expected a Mailbox and bytes, got {type(mailbox)}, {type(letter)}")

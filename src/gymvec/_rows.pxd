@@ -25,8 +25,11 @@ cdef bint describe_row(Row* row, cnp.dtype dtype, int ndim, const npy_intp* dims
 # NULL declines.
 cdef const char* row_of(object item, const Row* row, char* scratch, bint stacking) noexcept
 
-# index as an offset in rows; IndexError outside [0, n).
-cdef Py_ssize_t checked_index(object index, Py_ssize_t n) except -1
+# Any integer type as a number. It may run the caller's code: before anything is looked at.
+cdef Py_ssize_t as_index(object index) except? -1
+
+# IndexError outside [0, n).
+cdef Py_ssize_t checked_index(Py_ssize_t i, Py_ssize_t n) except -1
 
 cdef bint stack(object items, cnp.ndarray out) except -1
 cdef bint put_row(char* target, const Row* row, object value) except -1

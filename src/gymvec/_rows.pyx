@@ -102,6 +102,9 @@ cdef enum:
 cdef bint describe_row(Row* row, cnp.dtype dtype, int ndim, const npy_intp* dims) except -1:
     cdef int i
     cdef size_t count = 1
+    row.nbytes = 0
+    if dtype is None:
+        raise TypeError("expected a dtype, got None")
     if dtype.type_num > cnp.NPY_LONGDOUBLE and dtype.type_num != NPY_HALF:
         return False
     row.type_num = dtype.type_num
@@ -226,9 +229,12 @@ cdef bint put_row(char* target, const Row* row, object value) except -1:
     return source is not NULL
 
 
-cdef Py_ssize_t checked_index(object index, Py_ssize_t n) except -1:
+cdef Py_ssize_t as_index(object index) except? -1:
     # A number too large for Py_ssize_t is an IndexError too.
-    cdef Py_ssize_t i = PyNumber_AsSsize_t(index, IndexError)
+    return PyNumber_AsSsize_t(index, IndexError)
+
+
+cdef Py_ssize_t checked_index(Py_ssize_t i, Py_ssize_t n) except -1:
     if not 0 <= i < n:
         raise IndexError(f"index {i} is outside [0, {n})")
     return i
@@ -357,10 +363,11 @@ def write_row(cnp.ndarray block not None, index, value):
         IndexError: ``index`` is outside ``[0, n)``, whatever the value.
     """
     cdef Row row
-    cdef Py_ssize_t i
+    # First: an index of the caller's own class may give the block another shape.
+    cdef Py_ssize_t i = as_index(index)
     if cnp.PyArray_NDIM(block) == 0:
         raise ValueError("expected a block of rows, got an array without dimensions")
-    i = checked_index(index, cnp.PyArray_DIM(block, 0))
+    checked_index(i, cnp.PyArray_DIM(block, 0))
     if not describe_block(&row, block):
         return False
     return put_row(<char*>cnp.PyArray_DATA(block) + <size_t>i * row.nbytes, &row, value)
@@ -489,11 +496,11 @@ cdef class RowWriter:
         index: Row in ``[0, n)``.
     """
 
-    def __init__(self, cnp.ndarray block not None, index):
-        cdef Py_ssize_t i
+    def __cinit__(self, cnp.ndarray block not None, index):
+        cdef Py_ssize_t i = as_index(index)
         if block.ndim == 0:
             raise ValueError("expected a block of rows, got an array without dimensions")
-        i = checked_index(index, block.shape[0])
+        checked_index(i, block.shape[0])
         # A view of its own, whose shape nobody else can change.
         self._target = np.asarray(block)[i, ...]
         self._plain = (

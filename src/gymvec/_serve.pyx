@@ -2,6 +2,7 @@
 
 cimport cython
 cimport numpy as cnp
+from cpython.list cimport PyList_GET_SIZE
 from libc.stdint cimport int32_t, uint32_t
 
 from gymvec._bell cimport Worker
@@ -54,13 +55,16 @@ cdef class Stepper:
     cdef Py_ssize_t _first
     cdef object _keep
     cdef object _send
+    # What the parent has of each environment's other leaves, if it could not tell them from equal
+    # ones; None where it has to be sent.
+    cdef list _known
 
-    def __init__(
+    def __cinit__(
         self,
         list envs not None,
         list writers not None,
         StepBlocks blocks not None,
-        cnp.ndarray letters not None,
+        letters,
         SlotWriter slots not None,
         int autoreset_mode,
         Py_ssize_t first,
@@ -68,18 +72,26 @@ cdef class Stepper:
         send,
     ):
         cdef Py_ssize_t n = len(envs)
-        if not 1 <= len(writers) <= 2 or any([len(of_set) != n for of_set in writers]) or blocks._n != n or slots._n != n:
+        # Lists of its own, which nobody shortens. Not so `envs`: who closes one takes it out.
+        cdef list sets = [list(of_set) for of_set in writers]
+        if (
+            not 1 <= len(sets) <= 2
+            or any([len(of_set) != n for of_set in sets])
+            or blocks._n != n
+            or slots._n != n
+        ):
             raise ValueError(f"expected {n} writers, rewards, flags and slots")
         if (
-            cnp.PyArray_NDIM(letters) != 1
+            not cnp.PyArray_CheckExact(letters)
+            or cnp.PyArray_NDIM(letters) != 1
             or cnp.PyArray_DIM(letters, 0) != n
             or cnp.PyArray_TYPE(letters) != cnp.NPY_BOOL
             or not cnp.PyArray_CHKFLAGS(letters, cnp.NPY_ARRAY_CARRAY)
         ):
             raise ValueError(f"expected letters as a writable bool array of shape ({n},)")
         self._envs = envs
-        self._sets = writers
-        self._writers = writers[0]
+        self._sets = sets
+        self._writers = sets[0]
         self._blocks = blocks
         self._slots = slots
         self._letter_array = letters.view()
@@ -90,6 +102,7 @@ cdef class Stepper:
         self._first = first
         self._keep = keep
         self._send = send
+        self._known = [None] * n
 
     def step(self, env, action):
         """Step one environment, or reset it where its episode is over.
@@ -102,13 +115,14 @@ cdef class Stepper:
             AssertionError: Autoreset is disabled and the episode is over.
             Exception: Whatever the environment raises.
         """
-        self.step_env(self.checked(env), action)
+        self.step_env(env, action)
 
     def reset(self, env, **arguments):
         """Reset one environment with the arguments of its ``reset``."""
         cdef Py_ssize_t i = self.checked(env)
         self._letters[i] = False
         self._slots.put_number(i, 0)
+        self._known[i] = None
         observation, info = self._envs[i].reset(**arguments)
         self._over[i] = self._blocks.store(i, 0.0, False, False)
         self.write(i, observation, [info] if info else [])
@@ -120,12 +134,13 @@ cdef class Stepper:
         return 0
 
     cdef Py_ssize_t checked(self, Py_ssize_t env) except -1:
-        if not 0 <= env < len(self._envs):
-            raise IndexError(f"environment {env} is outside [0, {len(self._envs)})")
+        if not 0 <= env < self._blocks._n or env >= PyList_GET_SIZE(self._envs):
+            raise IndexError(f"environment {env} is outside [0, {self._blocks._n})")
         return env
 
     cdef int step_env(self, Py_ssize_t i, object action) except -1:
         cdef list infos = []
+        self.checked(i)
         self._letters[i] = False
         self._slots.put_number(i, 0)
         if self._over[i] and self._mode == DISABLED:
@@ -150,9 +165,42 @@ cdef class Stepper:
             if schema is True:
                 infos = []
                 schema = None
+        if others and not infos:
+            if same_constants(others, self._known[i]):
+                return 0
+            self._known[i] = others if are_constants(others) else None
+        elif others:
+            # Who knows whether the parent can read a letter with these infos.
+            self._known[i] = None
         if others or infos:
             self._send(i, (others, infos), schema)
         return 0
+
+
+cdef bint is_constant(object value) noexcept:
+    """Whether nobody can tell one such value from an equal one of the same type."""
+    return type(value) is str or type(value) is int or type(value) is bytes or value is None
+
+
+cdef bint are_constants(list values) except -1:
+    for value in values:
+        if not is_constant(value):
+            return False
+    return True
+
+
+cdef bint same_constants(object values, object known) except -1:
+    cdef Py_ssize_t i
+    if known is None or type(values) is not list or len(<list>values) != len(<list>known):
+        return False
+    for i in range(len(<list>known)):
+        value = (<list>values)[i]
+        before = (<list>known)[i]
+        if value is not before and (
+            type(value) is not type(before) or not is_constant(value) or value != before
+        ):
+            return False
+    return True
 
 
 def serve_pass(

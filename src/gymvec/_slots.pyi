@@ -2,9 +2,11 @@ from typing import Any, Final, SupportsIndex, final
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import disjoint_base
 
 MAX_SCHEMAS: Final[int]
 
+@disjoint_base
 class Column:
     @property
     def key(self) -> str: ...

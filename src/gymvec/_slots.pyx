@@ -189,8 +189,9 @@ cdef Column describe(str key, object value, list places, int depth):
         column.dims[i] = column.shape[i]
     if not describe_row(&column.row, column.dtype, len(column.shape), column.dims):
         return None
-    column.offset = places[0]
-    places[0] += (<Py_ssize_t>column.row.nbytes + HEADER_BYTES - 1) // HEADER_BYTES * HEADER_BYTES
+    alignment = column.dtype.alignment
+    column.offset = (places[0] + alignment - 1) // alignment * alignment
+    places[0] = column.offset + <Py_ssize_t>column.row.nbytes
     return column
 
 
@@ -203,10 +204,10 @@ cdef class SlotWriter:
             of 16 bytes.
     """
 
-    def __init__(self, slots):
+    def __cinit__(self, slots):
         if (
             type(slots) is not np.ndarray or slots.ndim != 2 or slots.dtype != np.uint8
-            or not slots.flags.carray or slots.shape[1] % HEADER_BYTES
+            or not slots.flags.carray or slots.shape[1] % HEADER_BYTES or slots.shape[1] == 0
         ):
             raise ValueError("expected slots as a writable uint8 array of shape (n, 16 * k)")
         self._slots = slots.view()
@@ -265,6 +266,15 @@ cdef class SlotWriter:
         return number, schema.signature
 
 
+cdef bint is_array(cnp.ndarray array, int type_num, int ndim) noexcept:
+    return (
+        cnp.PyArray_TYPE(array) == type_num
+        and cnp.PyArray_NDIM(array) == ndim
+        and cnp.PyArray_CHKFLAGS(array, cnp.NPY_ARRAY_CARRAY_RO)
+        and cnp.PyArray_ISNOTSWAPPED(array)
+    )
+
+
 def same_schema(
     cnp.ndarray slots not None,
     cnp.ndarray table not None,
@@ -282,7 +292,16 @@ def same_schema(
 
     Returns:
         The number if it is the same everywhere, else -1.
+
+    Raises:
+        RuntimeError: A slot holds a number that its worker has not told of.
     """
+    if not (
+        is_array(slots, cnp.NPY_UINT8, 2) and is_array(table, cnp.NPY_INT32, 2)
+        and is_array(workers, cnp.NPY_INT32, 1) and is_array(out, cnp.NPY_INT32, 1)
+        and cnp.PyArray_CHKFLAGS(out, cnp.NPY_ARRAY_WRITEABLE)
+    ):
+        raise ValueError("expected contiguous arrays of uint8 and int32")
     cdef Py_ssize_t i, n = cnp.PyArray_DIM(slots, 0)
     cdef Py_ssize_t size = cnp.PyArray_DIM(slots, 1)
     cdef Py_ssize_t num_workers = cnp.PyArray_DIM(table, 0)
@@ -292,18 +311,20 @@ def same_schema(
     cdef int32_t* numbers = <int32_t*>cnp.PyArray_DATA(out)
     cdef uint32_t number
     cdef bint same = True
-    for array in (table, workers, out):
-        if array.dtype != np.int32 or not array.flags.c_contiguous:
-            raise ValueError("expected contiguous arrays of int32")
     if (
-        slots.dtype != np.uint8 or not slots.flags.c_contiguous or size < HEADER_BYTES
-        or len(workers) != n or len(out) != n or cnp.PyArray_DIM(table, 1) != MAX_SCHEMAS + 1
+        size < HEADER_BYTES or cnp.PyArray_DIM(table, 1) != MAX_SCHEMAS + 1
+        or cnp.PyArray_DIM(workers, 0) != n or cnp.PyArray_DIM(out, 0) != n
     ):
-        raise ValueError("expected slots, table, workers and out that go together")
+        raise ValueError(
+            "expected slots of uint8, and table, workers and out as contiguous int32 arrays that "
+            "go together"
+        )
     for i in range(n):
         memcpy(&number, data + i * size, sizeof(number))
         if number > MAX_SCHEMAS or not 0 <= worker[i] < num_workers:
             raise RuntimeError(f"the info slot of environment {i} is corrupt")
         numbers[i] = known[worker[i] * (MAX_SCHEMAS + 1) + <int32_t>number]
+        if numbers[i] < 0:
+            raise RuntimeError(f"the info slot of environment {i} is corrupt")
         same = same and numbers[i] == numbers[0]
     return numbers[0] if n > 0 and same else -1

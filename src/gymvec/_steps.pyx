@@ -50,7 +50,7 @@ cdef class StepBlocks:
     The arrays stay the caller's; they are kept alive.
     """
 
-    def __init__(self, rewards, terminations, truncations, Py_ssize_t first=0):
+    def __cinit__(self, rewards, terminations, truncations, Py_ssize_t first=0):
         self._first = first
         self._rewards = checked_block(rewards, cnp.NPY_DOUBLE, "rewards")
         self._terminations = checked_block(terminations, cnp.NPY_BOOL, "terminations")
@@ -157,12 +157,16 @@ def step_environments(
     ):
         raise ValueError(f"expected {n} actions, observations, rewards and flags")
     for i in range(n):
-        # Environments may reach these lists and shorten them.
-        if PyList_GET_SIZE(envs) != n or PyList_GET_SIZE(observations) != n:
+        # Environments may reach these lists, shorten them, and put others in their place: what
+        # is used is owned.
+        if PyList_GET_SIZE(envs) != n or PyList_GET_SIZE(actions) != n:
             raise RuntimeError("the list of environments changed its length during a step")
-        observations[i] = step_one(
-            <object>PyList_GET_ITEM(envs, i), <object>PyList_GET_ITEM(actions, i), i, blocks, over,
-            autoreset_mode, infos, keep)
+        env = <object>PyList_GET_ITEM(envs, i)
+        action = <object>PyList_GET_ITEM(actions, i)
+        observation = step_one(env, action, i, blocks, over, autoreset_mode, infos, keep)
+        if PyList_GET_SIZE(observations) != n:
+            raise RuntimeError("the list of observations changed its length during a step")
+        observations[i] = observation
 
 
 cdef object step_one(

@@ -7,6 +7,10 @@ from cpython.object cimport PyObject
 
 from gymvec._rows cimport RowWriter
 
+cdef extern from "Python.h":
+    int Py_EnterRecursiveCall(const char* where) except *
+    void Py_LeaveRecursiveCall() noexcept
+
 
 @cython.final
 cdef class TreeWriter:
@@ -21,7 +25,8 @@ cdef class TreeWriter:
     cdef list _keys
     cdef list _writers
 
-    def __init__(self, parts):
+    def __cinit__(self, parts):
+        # Filled before anybody can hold this object, and never changed.
         self._keys = []
         self._writers = []
         for key, writer in parts:
@@ -64,5 +69,10 @@ cdef class TreeWriter:
             elif writer is None:
                 rest.append(part)
             else:
-                (<TreeWriter>writer).put(part, rest)
+                # Writers that were made to be very deep.
+                Py_EnterRecursiveCall(b" while writing an observation")
+                try:
+                    (<TreeWriter>writer).put(part, rest)
+                finally:
+                    Py_LeaveRecursiveCall()
         return 0

@@ -11,11 +11,12 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from gymvec import doctor
 from gymvec.compare import command as compare
 
 __all__ = ["main"]
 
-_SUBCOMMANDS = (compare,)
+_SUBCOMMANDS = (compare, doctor)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         SystemExit: The arguments are not understood, or ask for help.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m gymvec", description="Vector environments: see what they give you."
+        prog="python -m gymvec", description="gymnasium.vector, compiled."
     )
     subparsers = parser.add_subparsers(required=True, metavar="SUBCOMMAND")
     for subcommand in _SUBCOMMANDS:
@@ -40,4 +41,4 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(
         argv, argparse.Namespace(command=f"{parser.prog} {shlex.join(argv)}")
     )
-    return arguments.func(arguments)
+    return int(arguments.func(arguments))

@@ -56,14 +56,14 @@ def make_vec(
         ValueError: The vectorization mode is none of these, or is ``"auto"`` with a
             ``batch_size``.
 
-    Example:
+    Examples:
         >>> import gymvec
         >>> envs = gymvec.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
         >>> envs
         SyncVectorEnv(CartPole-v1, num_envs=2)
         >>> envs.close()
     """
-    arguments = {
+    arguments: dict[str, Any] = {
         "num_envs": num_envs,
         "vectorization_mode": vectorization_mode,
         "vector_kwargs": {} if vector_kwargs is None else vector_kwargs,

@@ -1,5 +1,7 @@
 """The row kernels: do it all, decline and touch nothing, or raise."""
 
+import warnings
+
 import numpy as np
 import pytest
 from equality import assert_same, outcome
@@ -473,7 +475,9 @@ class TestRowWriter:
         block = np.zeros((3, 2))
         writer = RowWriter(block, 1)
         view = block[:]
-        block.shape = (2, 3)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # since NumPy 2.5
+            block.shape = (2, 3)
         writer([1.0, 2.0])
         assert view.tolist() == [[0, 0], [1, 2], [0, 0]]
         del block, view

@@ -52,7 +52,7 @@ def arrays():
     return st.one_of(
         boxes(),
         st.builds(
-            lambda n, start, dtype: Discrete(n, start=start, dtype=dtype),
+            lambda n, start, dtype: zoo.discrete(n, dtype, start=start),
             st.integers(1, 50),
             st.integers(0, 9),
             integers,

@@ -88,7 +88,7 @@ def test_write_row(drawn, index):
         if not 0 <= index < len(block):
             assert isinstance(result.error, IndexError)
         elif result.result:
-            reference[index] = np.asarray(value, block.dtype).reshape(block.shape[1:])
+            reference[index, ...] = np.asarray(value, block.dtype).reshape(block.shape[1:])
             assert_same(block.copy(), reference)
             continue
         assert_same(block.copy(), before)
@@ -112,7 +112,8 @@ def test_row_writer(drawn, index):
         elif cast.result.size != np.prod(block.shape[1:]):
             assert isinstance(result.error, ValueError)
         else:
-            reference[index] = cast.result.copy().reshape(block.shape[1:])
+            # Without the dots NumPy 2.5 puts a 0-d array of objects into the block as it is.
+            reference[index, ...] = cast.result.copy().reshape(block.shape[1:])
             assert result.error is None
             assert_same(block.copy(), reference)
             continue

@@ -124,8 +124,8 @@ DIFFERING = {
     "box byte orders": lambda: [Box(0, 1, (2,), "<f4"), Box(0, 1, (2,), ">f4")],
     "box shapes": lambda: [Box(0, 1, (2,)), Box(0, 1, (3,))],
     "discrete": lambda: [Discrete(3), Discrete(5, start=-7)],
-    "discrete dtypes": lambda: [Discrete(3, dtype=np.int8), Discrete(300, dtype=np.int32)],
-    "discrete same size": lambda: [Discrete(3, dtype=np.uint8), Discrete(3, dtype=np.int8)],
+    "discrete dtypes": lambda: [zoo.discrete(3, np.int8), zoo.discrete(300, np.int32)],
+    "discrete same size": lambda: [zoo.discrete(3, np.uint8), zoo.discrete(3, np.int8)],
     "discrete one": lambda: [Discrete(3)],
     "multi discrete": lambda: [MultiDiscrete([3, 2]), MultiDiscrete([1, 9], start=[4, -4])],
     "multi discrete dtypes": lambda: [

@@ -22,6 +22,7 @@ from gymnasium.spaces import (
     Tuple,
 )
 from gymnasium.vector import AutoresetMode
+from spaces_zoo import discrete
 
 MODES = tuple(AutoresetMode)
 
@@ -50,7 +51,7 @@ ARRAY_LEAVES = {
     "number": lambda: Box(-1, 1, (), np.float64),
     "empty": lambda: Box(0, 9, (0,), np.int16),
     "discrete": lambda: Discrete(5, start=-2),
-    "small": lambda: Discrete(9, dtype=np.int8),
+    "small": lambda: discrete(9, np.int8),
     "multi": lambda: MultiDiscrete([[2, 3], [4, 5]]),
     "binary": lambda: MultiBinary(4),
 }

@@ -54,7 +54,7 @@ def envs():
 
 def test_signatures():
     own = {"num_workers", "wait", "cpu_affinity", "start_timeout", "observation_space"}
-    own |= {"action_space", "batch_size", "env_ids"}
+    own |= {"action_space", "batch_size", "env_ids", "on_worker_death", "step_timeout"}
     for name, theirs in inspect.getmembers(THEIRS, inspect.isfunction):
         if name in vars(THEIRS) and not name.startswith("_assert") and name in dir(AsyncVectorEnv):
             ours = inspect.signature(getattr(AsyncVectorEnv, name)).parameters

@@ -135,6 +135,9 @@ def test_a_worker_killed_between_calls():
 def test_a_worker_killed_while_another_is_in_a_long_step():
     envs = make(sleep(30), "step")
     envs.reset()
+    # However fast the first worker is, it is killed before it has answered.
+    envs.set_attr("act", [sleep(30), None, sleep(30), None])
+    envs.set_attr("at", "step")
     envs.step_async(ZEROS)
     begun = time.monotonic()
     os.kill(envs.processes[0].pid, signal.SIGKILL)

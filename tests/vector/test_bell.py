@@ -288,6 +288,8 @@ def test_ring_wakes_without_a_command(local):
             parent.lane_pending(worker)
         with pytest.raises(IndexError):
             parent.abandon(worker)
+        with pytest.raises(IndexError):
+            parent.revive(worker)
     for env in (-1, 5, 2**40):
         with pytest.raises(IndexError):
             parent.pending(env)
@@ -329,6 +331,40 @@ def test_a_worker_that_dies_in_mid_pass():
             parent.send([4, 5], STEP)
             assert parent.wait(2, 10) == 2
             assert sorted(parent.drain()) == [4, 5]
+
+
+def test_a_worker_in_place_of_a_dead_one():
+    lanes, size = layout([3, 2])
+    arena = Arena(size)
+    parent = Parent(arena.buffer, 0, lanes)
+    workers = [Worker(arena.buffer, 0, *lane) for lane in lanes]
+    parent.send_all(STEP)
+    for env in range(2):
+        assert workers[0].take() == env
+        workers[0].answer(env)
+    assert parent.drain(1) == [0]
+    arena.buffer[lanes[0][0] : lanes[0][0] + lane_size(3)] = b"\xff" * lane_size(3)
+    parent.revive(0)
+    assert parent.lane_pending(0) == 0
+    assert parent.num_pending == 2
+    parent.send([1], STEP)
+    with pytest.raises(ValueError, match="environment 1 has not answered"):
+        parent.send_all(STEP)
+    new = Worker(arena.buffer, 0, *lanes[0])
+    assert new.take() == 1
+    new.answer(1)
+    assert new.take() == -1
+    answer_all(workers[1])
+    assert parent.wait(3, 5) == 3
+    assert sorted(parent.drain()) == [1, 3, 4]
+    assert parent.num_pending == 0
+    # One that was given up comes back, too.
+    parent.abandon(1)
+    parent.revive(1)
+    parent.send_all(STEP)
+    assert parent.num_pending == 5
+    for subject in (parent, *workers, new):
+        subject.close()
 
 
 def test_scribbled_words_are_an_error():
@@ -580,6 +616,7 @@ def test_closed_objects_are_safe():
         lambda: parent.pending(0),
         lambda: parent.lane_pending(0),
         lambda: parent.abandon(0),
+        lambda: parent.revive(0),
         lambda: parent.num_envs,
         lambda: parent.num_workers,
         lambda: parent.num_pending,
@@ -635,7 +672,7 @@ ORPHANS = """
     def work(arena, pid, stuck):
         worker = Worker(arena.buffer, 0, hub_size(), 1, polling=sys.argv[2] == "True")
         worker.watch_parent(pid)
-        print(os.getpid(), flush=True)
+        os.write(1, b"%d\\n" % os.getpid())  # at once: two processes write
         if stuck:
             time.sleep(60)
         else:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from info_strategies import N, arrays, gymnasiums, infos, numbers, outcome
 from lockstep import assert_same
 
+from gymvec._columns import SlotColumns
 from gymvec._slots import MAX_SCHEMAS, SlotWriter, same_schema, schema_of
 from gymvec.vector.info_slots import SLOT_BYTES, InfoSlots
 
@@ -148,3 +149,24 @@ def test_wrong_arguments():
         same_schema(slots, table, one, one.copy())
     with pytest.raises(ValueError, match="int32"):
         same_schema(slots, table.astype(np.int64), one, one.copy())
+
+
+def test_wrong_columns():
+    slots = np.zeros((2, 64), np.uint8)
+    with pytest.raises(ValueError, match="slots"):
+        SlotColumns(slots.astype(np.int8), [])
+    with pytest.raises(ValueError, match="slots"):
+        SlotColumns(np.zeros((2, 128), np.uint8)[:, ::2], [])
+    for offset, dtype, shape in (
+        (57, np.float64, ()),
+        (-1, np.int8, ()),
+        (0, np.float64, (3, 3)),
+        (0, np.int8, (-1,)),
+    ):
+        with pytest.raises(ValueError, match="does not lie within a slot of 64 bytes"):
+            SlotColumns(slots, [("a", offset, dtype, shape)])
+    with pytest.raises(ValueError, match="cannot lie in a slot"):
+        SlotColumns(slots, [("a", 0, object, ())])
+    for nested in (None, SlotColumns(np.zeros((3, 64), np.uint8), [])):
+        with pytest.raises((TypeError, ValueError)):
+            SlotColumns(slots, [("a", nested)])

@@ -206,6 +206,8 @@ def test_an_error_costs_nobody_else_a_step():
     envs.async_reset(options={"reset_mask": np.array([False, True, False, False])})
     batch = envs.recv(LONG)
     assert ids_of(batch) == [1, 3] and batch[0][:, 1].tolist() == [0, 1]
+    # The worker may still be on its way from 1 to 3, and would take the commands of 2 and 3 first.
+    envs.call("nap", 0.0)
     envs.send([-1.0, -1.0, 0.0, 0.0], [0, 1, 2, 3])
     with pytest.raises(LookupError, match="step of 0") as caught:
         envs.recv(LONG)

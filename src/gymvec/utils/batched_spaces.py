@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as _PySequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, Protocol, cast, overload
 
 import numpy as np
 from gymnasium.spaces import (
@@ -22,11 +22,33 @@ from gymnasium.spaces import (
 )
 from gymnasium.vector.utils import space_utils as _original
 
-from gymvec.utils.dispatch import handles, no_space, twin
+from gymvec.utils.dispatch import Registry, handles, no_space, twin
 
 __all__ = ["batch_space", "batch_differing_spaces"]
 
 
+class BatchSpace(Registry, Protocol):
+    """:func:`batch_space` as a type checker sees it: what each kind of space becomes."""
+
+    @overload
+    def __call__(self, space: Box | MultiDiscrete | MultiBinary, n: int = 1) -> Box: ...
+    @overload
+    def __call__(self, space: Discrete, n: int = 1) -> MultiDiscrete: ...
+    @overload
+    def __call__(self, space: Dict[Any], n: int = 1) -> Dict[Any]: ...
+    @overload
+    def __call__(
+        self, space: Tuple[Any] | Graph | Text | Sequence | OneOf[Any], n: int = 1
+    ) -> Tuple[Any]: ...
+    @overload
+    def __call__(self, space: Space[Any], n: int = 1) -> Space[Any]: ...
+
+
+def _typed(function: Any) -> BatchSpace:
+    return cast(BatchSpace, function)
+
+
+@_typed
 @twin(_original.batch_space, no_space("batch_space"))
 def batch_space(space: Space[Any], n: int = 1) -> Space[Any]:
     """Make the space of ``n`` environments that each have the space ``space``.
@@ -45,12 +67,13 @@ def batch_space(space: Space[Any], n: int = 1) -> Space[Any]:
     Raises:
         TypeError: ``space`` is not a :class:`gymnasium.Space`.
 
-    Example:
+    Examples:
         >>> from gymnasium.spaces import Box, Dict
         >>> batch_space(Dict({"position": Box(0, 1, (3,)), "velocity": Box(0, 1, (2,))}), n=5)
         Dict('position': Box(0.0, 1.0, (5, 3), float32), 'velocity': Box(0.0, 1.0, (5, 2), float32))
     """
-    return batch_space.dispatch(space.__class__)(space, n=n)
+    batched: Space[Any] = batch_space.dispatch(space.__class__)(space, n=n)
+    return batched
 
 
 # The attributes of a Box that hold one value an element.
@@ -118,7 +141,7 @@ def _batch_space_multibinary(space: MultiBinary, n: int = 1) -> Box:
 
 
 @handles(batch_space, Tuple)
-def _batch_space_tuple(space: Tuple, n: int = 1) -> Tuple:
+def _batch_space_tuple(space: Tuple[Any], n: int = 1) -> Tuple[Any]:
     return Tuple(
         tuple(batch_space(subspace, n=n) for subspace in space.spaces),
         seed=deepcopy(space.np_random),
@@ -126,7 +149,7 @@ def _batch_space_tuple(space: Tuple, n: int = 1) -> Tuple:
 
 
 @handles(batch_space, Dict)
-def _batch_space_dict(space: Dict, n: int = 1) -> Dict:
+def _batch_space_dict(space: Dict[Any], n: int = 1) -> Dict[Any]:
     return Dict(
         {key: batch_space(subspace, n=n) for key, subspace in space.items()},
         seed=deepcopy(space.np_random),
@@ -134,13 +157,13 @@ def _batch_space_dict(space: Dict, n: int = 1) -> Dict:
     )
 
 
-def _key_order(space: Dict) -> dict[str, Any]:
+def _key_order(space: Dict[Any]) -> dict[str, Any]:
     """The arguments that keep a Dict space's order of keys, where Gymnasium has them."""
     return {"sort_keys": space.sort_keys} if hasattr(space, "sort_keys") else {}
 
 
 @handles(batch_space, Graph, Text, Sequence, OneOf, Space)
-def _batch_space_custom(space: Space[Any], n: int = 1) -> Tuple:
+def _batch_space_custom(space: Space[Any], n: int = 1) -> Tuple[Any]:
     batched = Tuple(tuple(deepcopy(space) for _ in range(n)), seed=deepcopy(space.np_random))
     # The copies hold one generator each, all in the same state: seed them apart.
     generator = deepcopy(space.np_random)
@@ -181,7 +204,7 @@ def batch_differing_spaces(spaces: _PySequence[Space[Any]]) -> Space[Any]:
         TypeError: The classes differ, or have no registered handler.
         ValueError: The list is empty, or dtypes, shapes or keys differ.
 
-    Example:
+    Examples:
         >>> from gymnasium.spaces import Discrete
         >>> batch_differing_spaces([Discrete(3), Discrete(5), Discrete(4), Discrete(8)])
         MultiDiscrete([3 5 4 8])
@@ -243,7 +266,7 @@ def _batch_differing_spaces_multi_binary(spaces: _PySequence[MultiBinary]) -> Bo
 
 
 @handles(batch_differing_spaces, Tuple)
-def _batch_differing_spaces_tuple(spaces: _PySequence[Tuple]) -> Tuple:
+def _batch_differing_spaces_tuple(spaces: _PySequence[Tuple[Any]]) -> Tuple[Any]:
     return Tuple(
         tuple(
             batch_differing_spaces(subspaces)
@@ -254,7 +277,7 @@ def _batch_differing_spaces_tuple(spaces: _PySequence[Tuple]) -> Tuple:
 
 
 @handles(batch_differing_spaces, Dict)
-def _batch_differing_spaces_dict(spaces: _PySequence[Dict]) -> Dict:
+def _batch_differing_spaces_dict(spaces: _PySequence[Dict[Any]]) -> Dict[Any]:
     if not all(spaces[0].keys() == space.keys() for space in spaces):
         raise ValueError(
             "Expected all Dict spaces to have the same keys, actually "
@@ -268,5 +291,5 @@ def _batch_differing_spaces_dict(spaces: _PySequence[Dict]) -> Dict:
 
 
 @handles(batch_differing_spaces, Graph, Text, Sequence, OneOf)
-def _batch_differing_spaces_custom(spaces: _PySequence[Space[Any]]) -> Tuple:
+def _batch_differing_spaces_custom(spaces: _PySequence[Space[Any]]) -> Tuple[Any]:
     return Tuple([deepcopy(space) for space in spaces], seed=deepcopy(spaces[0].np_random))

@@ -8,9 +8,9 @@ that users registered on Gymnasium's function of the same name;
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import singledispatch
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from gymnasium import Space
 from gymnasium.error import CustomSpaceError
@@ -18,9 +18,38 @@ from gymnasium.error import CustomSpaceError
 from gymvec._dispatch import Router
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_R_co = TypeVar("_R_co", covariant=True)
 
 
-def twin(original: Any, default: Callable[..., Any]) -> Callable[[_Function], Any]:
+class Registry(Protocol):
+    """What a twin has besides being called, as a ``functools.singledispatch`` function has it."""
+
+    @property
+    def registry(self) -> Mapping[Any, Callable[..., Any]]: ...
+    @property
+    def router(self) -> Router: ...
+    @property
+    def original(self) -> Any: ...
+    @overload
+    def register(self, cls: type, func: None = None) -> Callable[[_Function], _Function]: ...
+    @overload
+    def register(self, cls: type, func: _Function) -> _Function: ...
+    @overload
+    def register(self, cls: _Function, func: None = None) -> _Function: ...
+    def dispatch(self, cls: type, /) -> Callable[..., Any]: ...
+
+
+class Twin(Registry, Protocol[_P, _R_co]):
+    """A twin as a type checker sees it."""
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co: ...
+    def dispatch(self, cls: type, /) -> Callable[..., _R_co]: ...
+
+
+def twin(
+    original: Any, default: Callable[..., Any]
+) -> Callable[[Callable[_P, _R_co]], Twin[_P, _R_co]]:
     """Decorate a function that calls the handler it gets from its own ``dispatch``.
 
     The function spells its arguments out: forwarding ``*args`` and ``**kwargs``, as

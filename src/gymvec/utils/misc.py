@@ -6,13 +6,13 @@ import contextlib
 import os
 import pickle
 from collections.abc import Callable, Generator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from gymnasium import Env
 
 __all__ = ["CloudpickleWrapper", "clear_mpi_env_vars"]
 
-_EnvT_co = TypeVar("_EnvT_co", bound=Env, covariant=True)
+_EnvT_co = TypeVar("_EnvT_co", bound=Env[Any, Any], covariant=True)
 _MPI_PREFIXES = ("OMPI_", "PMI_")
 
 
@@ -21,7 +21,7 @@ class CloudpickleWrapper(Generic[_EnvT_co]):
 
     Closures, lambdas, partials and what is defined in ``__main__`` cross to another process.
 
-    Example:
+    Examples:
         >>> import pickle
         >>> wrapper = CloudpickleWrapper(lambda: 42)
         >>> pickle.loads(pickle.dumps(wrapper))()
@@ -39,7 +39,8 @@ class CloudpickleWrapper(Generic[_EnvT_co]):
         # Imported where it is needed: it takes a quarter of the time of importing gymvec.
         import cloudpickle
 
-        return cloudpickle.dumps(self.fn)
+        pickled: bytes = cloudpickle.dumps(self.fn)
+        return pickled
 
     def __setstate__(self, ob: bytes) -> None:
         """Take the function from its pickle ``ob``."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import multiprocessing as mp
+import os
 import sys
+import tempfile
 from collections.abc import Mapping
+from multiprocessing import heap
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -68,7 +72,7 @@ def create_shared_memory(space: Space[Any], n: int = 1, ctx: ModuleType = mp) ->
         CustomSpaceError: No handler is registered for the space's class.
         TypeError: The space has no fixed shape (Graph, Sequence), or is no space.
 
-    Example:
+    Examples:
         >>> from gymnasium.spaces import Box
         >>> create_shared_memory(Box(0, 1, (3,)), n=2).get_obj()  # doctest: +ELLIPSIS
         <multiprocessing.sharedctypes.c_float_Array_6 object at ...>
@@ -81,12 +85,38 @@ def _create_array(space: Any, n: int = 1, ctx: Any = mp) -> Any:
     size = n * int(np.prod(space.shape))
     kind = _CTYPES.get(space.dtype.str[1:])
     if kind is None:
-        return ctx.Array(ctypes.c_uint8, size * space.dtype.itemsize)
+        kind, size = ctypes.c_uint8, size * space.dtype.itemsize
+    _check_room(size * ctypes.sizeof(kind), space)
     return ctx.Array(kind, size)
 
 
+def _check_room(size: int, space: Any) -> None:
+    """Raise an OSError where ``ctx.Array`` would write beyond the room of its file system.
+
+    That is a bus error. It takes the first of these directories that has the room, and the last
+    one without a look.
+    """
+    if not hasattr(os, "statvfs"):
+        return
+    most = 0
+    for folder in (*getattr(heap.Arena, "_dir_candidates", ()), tempfile.gettempdir()):
+        try:
+            about = os.statvfs(folder)
+        except OSError:
+            continue
+        free = about.f_bavail * about.f_frsize
+        if size <= free:
+            return
+        most = max(most, free)
+    raise OSError(
+        errno.ENOSPC,
+        f"no room for {size} bytes of shared memory for {space}, {most} are free: make /dev/shm "
+        "or the temporary directory larger (docker run --shm-size), or use fewer environments",
+    )
+
+
 @handles(create_shared_memory, Tuple)
-def _create_tuple(space: Tuple, n: int = 1, ctx: Any = mp) -> tuple[Any, ...]:
+def _create_tuple(space: Tuple[Any], n: int = 1, ctx: Any = mp) -> tuple[Any, ...]:
     return tuple(create_shared_memory(subspace, n=n, ctx=ctx) for subspace in space.spaces)
 
 
@@ -99,11 +129,12 @@ def _create_dict(space: Dict, n: int = 1, ctx: Any = mp) -> dict[str, Any]:
 
 @handles(create_shared_memory, Text)
 def _create_text(space: Text, n: int = 1, ctx: Any = mp) -> Any:
+    _check_room(4 * n * space.max_length, space)
     return ctx.Array(ctypes.c_int32, n * space.max_length)
 
 
 @handles(create_shared_memory, OneOf)
-def _create_oneof(space: OneOf, n: int = 1, ctx: Any = mp) -> tuple[Any, ...]:
+def _create_oneof(space: OneOf[Any], n: int = 1, ctx: Any = mp) -> tuple[Any, ...]:
     return (
         ctx.Array(ctypes.c_int64, n),
         *(create_shared_memory(subspace, n=n, ctx=ctx) for subspace in space.spaces),
@@ -138,7 +169,7 @@ def read_from_shared_memory(
         TypeError: ``space`` is not a :class:`gymnasium.Space`.
         ValueError: The memory is not that of ``n`` samples of this space.
 
-    Example:
+    Examples:
         >>> from gymnasium.spaces import Discrete
         >>> memory = create_shared_memory(Discrete(5), n=2)
         >>> write_to_shared_memory(Discrete(5), 1, 3, memory)
@@ -152,7 +183,7 @@ handles(read_from_shared_memory, Box, Discrete, MultiDiscrete, MultiBinary)(_lea
 
 
 @handles(read_from_shared_memory, Tuple)
-def _read_tuple(space: Tuple, shared_memory: Any, n: int = 1) -> tuple[Any, ...]:
+def _read_tuple(space: Tuple[Any], shared_memory: Any, n: int = 1) -> tuple[Any, ...]:
     memories = _memories(space, shared_memory, len(space.spaces))
     batches = []
     for i, subspace in enumerate(space.spaces):
@@ -175,7 +206,7 @@ def _read_text(space: Text, shared_memory: Any, n: int = 1) -> tuple[str, ...]:
 
 
 @handles(read_from_shared_memory, OneOf)
-def _read_oneof(space: OneOf, shared_memory: Any, n: int = 1) -> tuple[Any, ...]:
+def _read_oneof(space: OneOf[Any], shared_memory: Any, n: int = 1) -> tuple[Any, ...]:
     index_memory, *memories = _memories(space, shared_memory, 1 + len(space.spaces))
     chosen = _leaf.view(space, index_memory, np.int64, (), n)
     batches = [
@@ -222,7 +253,7 @@ def write_to_shared_memory(space: Space[Any], index: int, value: Any, shared_mem
         TypeError: ``space`` is not a :class:`gymnasium.Space`.
         ValueError: The value has another number of elements, or the memory is not of this space.
 
-    Example:
+    Examples:
         >>> from gymnasium.spaces import Box
         >>> import numpy as np
         >>> memory = create_shared_memory(Box(0, 9, (2,)), n=2)
@@ -237,7 +268,7 @@ handles(write_to_shared_memory, Box, Discrete, MultiDiscrete, MultiBinary)(_leaf
 
 
 @handles(write_to_shared_memory, Tuple)
-def _write_tuple(space: Tuple, index: int, value: Any, shared_memory: Any) -> None:
+def _write_tuple(space: Tuple[Any], index: int, value: Any, shared_memory: Any) -> None:
     memories = _memories(space, shared_memory, len(space.spaces))
     try:
         for part, memory, subspace in zip(value, memories, space.spaces, strict=True):
@@ -271,7 +302,7 @@ def _write_text(space: Text, index: int, value: str, shared_memory: Any) -> None
 
 
 @handles(write_to_shared_memory, OneOf)
-def _write_oneof(space: OneOf, index: int, value: tuple[int, Any], shared_memory: Any) -> None:
+def _write_oneof(space: OneOf[Any], index: int, value: tuple[int, Any], shared_memory: Any) -> None:
     index_memory, *memories = _memories(space, shared_memory, 1 + len(space.spaces))
     chosen = _leaf.view(space, index_memory, np.int64, (), None)
     environment = _leaf.row_index(index, len(chosen))

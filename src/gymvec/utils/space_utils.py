@@ -58,7 +58,7 @@ def iterate(space: Space[_T], items: _T) -> Iterator[Any]:
         TypeError: ``space`` is not a :class:`gymnasium.Space`, or cannot be iterated over.
         ValueError: While iterating, the parts turn out to be of unequal length.
 
-    Example:
+    Examples:
         >>> from gymnasium.spaces import Box, Dict
         >>> import numpy as np
         >>> space = Dict({"position": Box(0, 1, (2, 1)), "on": Box(0, 1, (2,), np.int8)})
@@ -90,7 +90,7 @@ def _iterate_array(space: Box | MultiDiscrete | MultiBinary, items: Any) -> Iter
 
 
 @handles(iterate, Tuple)
-def _iterate_tuple(space: Tuple, items: Any) -> Iterator[Any]:
+def _iterate_tuple(space: Tuple[Any], items: Any) -> Iterator[Any]:
     unregistered = [
         type(subspace) for subspace in space.spaces if not iterate.router.has(type(subspace))
     ]
@@ -138,7 +138,7 @@ def concatenate(
         TypeError: ``space`` is not a :class:`gymnasium.Space`, or NumPy refuses a cast.
         ValueError: An item has another shape, or there are not ``n`` items.
 
-    Example:
+    Examples:
         >>> from gymnasium.spaces import Box
         >>> import numpy as np
         >>> items = [np.array([1, 2], np.float32), np.array([3, 4], np.float32)]
@@ -153,7 +153,7 @@ handles(concatenate, Box, Discrete, MultiDiscrete, MultiBinary)(_leaf.concatenat
 
 
 @handles(concatenate, Tuple)
-def _concatenate_tuple(space: Tuple, items: Iterable[Any], out: Any) -> tuple[Any, ...]:
+def _concatenate_tuple(space: Tuple[Any], items: Iterable[Any], out: Any) -> tuple[Any, ...]:
     items = list(items)
     return tuple(
         [
@@ -179,7 +179,7 @@ def _concatenate_custom(space: Space[Any], items: Iterable[_T], out: Any) -> tup
 
 @twin(_original.create_empty_array, no_space("create_empty_array"))
 def create_empty_array(
-    space: Space[Any], n: int = 1, fn: Callable[..., Any] = np.zeros
+    space: Space[Any], n: int | None = 1, fn: Callable[..., Any] = np.zeros
 ) -> tuple[Any, ...] | dict[str, Any] | np.ndarray | None:
     """Make an empty batch for :func:`concatenate` to fill.
 
@@ -196,7 +196,7 @@ def create_empty_array(
     Raises:
         TypeError: ``space`` is not a :class:`gymnasium.Space`.
 
-    Example:
+    Examples:
         >>> from gymnasium.spaces import Box, Dict, Discrete
         >>> space = Dict({"position": Box(0, 1, (3,)), "level": Discrete(4)})
         >>> create_empty_array(space, n=2)
@@ -212,7 +212,9 @@ def create_empty_array(
 def _create_empty_array_array(
     space: Box | MultiDiscrete | MultiBinary, n: int | None = 1, fn: Callable[..., Any] = np.zeros
 ) -> np.ndarray:
-    return fn(space.shape if n is None else (n, *space.shape), dtype=space.dtype)
+    shape = space.shape if n is None else (n, *space.shape)
+    array: np.ndarray = fn(shape, dtype=space.dtype)
+    return array
 
 
 @handles(create_empty_array, Discrete)
@@ -225,7 +227,7 @@ def _create_empty_array_discrete(
 
 @handles(create_empty_array, Tuple)
 def _create_empty_array_tuple(
-    space: Tuple, n: int | None = 1, fn: Callable[..., Any] = np.zeros
+    space: Tuple[Any], n: int | None = 1, fn: Callable[..., Any] = np.zeros
 ) -> tuple[Any, ...]:
     return tuple(create_empty_array(subspace, n=n, fn=fn) for subspace in space.spaces)
 
@@ -243,12 +245,11 @@ def _create_empty_array_graph(
 ) -> Any:
     if n is not None:
         return tuple(_create_empty_array_graph(space, None, fn) for _ in range(n))
-    has_edges = space.edge_space is not None
-    return GraphInstance(
-        nodes=create_empty_array(space.node_space, n=1, fn=fn),
-        edges=create_empty_array(space.edge_space, n=1, fn=fn) if has_edges else None,
-        edge_links=fn((1, 2), dtype=np.int64) if has_edges else None,
-    )
+    nodes: Any = create_empty_array(space.node_space, n=1, fn=fn)
+    if space.edge_space is None:
+        return GraphInstance(nodes, None, None)
+    edges: Any = create_empty_array(space.edge_space, n=1, fn=fn)
+    return GraphInstance(nodes, edges, fn((1, 2), dtype=np.int64))
 
 
 @handles(create_empty_array, Text)
@@ -270,7 +271,7 @@ def _create_empty_array_sequence(
 
 @handles(create_empty_array, OneOf)
 def _create_empty_array_oneof(
-    space: OneOf, n: int | None = 1, fn: Callable[..., Any] = np.zeros
+    space: OneOf[Any], n: int | None = 1, fn: Callable[..., Any] = np.zeros
 ) -> tuple[Any, ...]:
     if n is None:
         return np.int64(0), create_empty_array(space.spaces[0], n=None, fn=fn)

@@ -61,7 +61,8 @@ def _iterates_plainly(single: Space[Any], batched: Space[Any]) -> bool:
 def _writer(space: Space[Any], blocks: Any) -> Write:
     parts = subspaces(space)
     if parts is None:
-        return next(blocks).put
+        block: ActionBlock = next(blocks)
+        return block.put
     writers = [(key, _writer(subspace, blocks)) for key, subspace in parts]
     kinds = dict if isinstance(space, Dict) else (tuple, list)
 
@@ -86,7 +87,8 @@ def bind_action_reader(layout: Layout, arena: Arena) -> Read:
 def _reader(space: Space[Any], blocks: Any) -> Read:
     parts = subspaces(space)
     if parts is None:
-        return next(blocks).take
+        block: ActionBlock = next(blocks)
+        return block.take
     readers = [(key, _reader(subspace, blocks)) for key, subspace in parts]
     if isinstance(space, Dict):
         return lambda index: {key: read(index) for key, read in readers}

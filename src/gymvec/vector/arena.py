@@ -23,8 +23,9 @@ import numpy as np
 from gymnasium import Space
 
 from gymvec import _bell
+from gymvec.vector.cores import memory_limit
 from gymvec.vector.info_slots import SLOT_BYTES
-from gymvec.vector.rows import is_array_leaf, leaves, subspaces
+from gymvec.vector.rows import is_array_leaf, leaves, shape_of, subspaces
 
 __all__ = ["ActionPlace", "Arena", "Layout", "Place", "Slice"]
 
@@ -148,7 +149,7 @@ class Layout:
         if space is None:
             return None
         if is_array_leaf(space):
-            return self._place((self.num_envs, *space.shape), space.dtype)
+            return self._place((self.num_envs, *shape_of(space)), space.dtype)
         parts = subspaces(space)
         if parts is None:
             return None
@@ -161,10 +162,10 @@ class Layout:
         return [
             ActionPlace(
                 rows=self._place(
-                    (self.num_envs, int(np.prod(space.shape)) * _ACTION_ELEMENT_BYTES), np.uint8
+                    (self.num_envs, int(np.prod(shape_of(space))) * _ACTION_ELEMENT_BYTES), np.uint8
                 ),
                 codes=self._place((self.num_envs,), np.uint8),
-                shape=tuple(space.shape),
+                shape=shape_of(space),
             )
             for space in spaces
         ]
@@ -173,6 +174,11 @@ class Layout:
     def lanes(self) -> list[tuple[int, int]]:
         """Offset and number of environments of each worker's control words."""
         return [(part.lane, part.size) for part in self.slices]
+
+    def only_block(self, arena: Arena) -> np.ndarray | None:
+        """The block of observations, if there is one set and it is one block."""
+        (places, *others) = self.observations
+        return places.view(arena) if isinstance(places, Place) and not others else None
 
     def observation_blocks(self, arena: Arena) -> list[Any]:
         """For each set the blocks of the array leaves, in the structure of the observation space."""
@@ -183,6 +189,21 @@ def _views(places: Any, arena: Arena) -> Any:
     if isinstance(places, dict):
         return {key: _views(part, arena) for key, part in places.items()}
     return None if places is None else places.view(arena)
+
+
+# Errors that say that there is too little of something.
+_NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.ENOMEM, getattr(errno, "EDQUOT", errno.ENOSPC))
+# Errors of file systems that cannot reserve pages; there is nothing better to do there.
+_CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.EINVAL)
+
+
+def _no_room(size: int, number: int, reason: str) -> OSError:
+    return OSError(
+        number,
+        f"no room for {size} bytes of shared memory ({reason}): make /dev/shm or the temporary "
+        "directory larger (docker run --shm-size), raise the limit, use fewer environments, or "
+        "pass shared_memory=False",
+    )
 
 
 class Arena:
@@ -199,18 +220,19 @@ class Arena:
 
     def __init__(self, size: int) -> None:
         size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-        self._heap = heap.Arena(size)
-        if hasattr(os, "posix_fallocate"):
-            try:
+        limit = memory_limit()
+        if limit is not None and size > limit:
+            raise _no_room(size, errno.ENOMEM, f"the cgroup allows {limit} bytes of memory")
+        try:
+            self._heap = heap.Arena(size)
+            if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._heap.fd, 0, size)
-            except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-                    raise
-                raise OSError(
-                    error.errno,
-                    f"no room for {size} bytes of shared memory: make the shared-memory file "
-                    "system larger, use fewer environments, or pass shared_memory=False",
-                ) from error
+        except OSError as error:
+            if error.errno in _CANNOT_RESERVE:
+                return
+            if error.errno not in _NO_ROOM:
+                raise
+            raise _no_room(size, error.errno, str(error.strerror)) from error
 
     @property
     def buffer(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
@@ -22,12 +23,14 @@ from gymvec.vector.answers import Answers, Late
 from gymvec.vector.arena import Layout
 from gymvec.vector.copies import own_action
 from gymvec.vector.cores import cpu_quota, usable_cores
-from gymvec.vector.engine import Engine
+from gymvec.vector.engine import Engine, StepArrays
 from gymvec.vector.errors import StepTimeoutError, WorkerDiedError
+from gymvec.vector.last_seen import LastSeen
 from gymvec.vector.mail import dumps
 from gymvec.vector.observations import Observations, check_shareable
 from gymvec.vector.partial import SendRecv
 from gymvec.vector.requests import reset_mask, reset_seeds
+from gymvec.vector.restarts import RestartingEngine
 from gymvec.vector.spaces import batched_observation_space, check_reports
 from gymvec.vector.worker import Command
 
@@ -36,10 +39,11 @@ __all__ = ["AsyncVectorEnv"]
 # What `call` must not be used for.
 _OWN_METHODS = ("reset", "step", "close", "_setattr", "_check_spaces")
 _WAIT_MODES = ("auto", "spin", "block")
+_ON_DEATH = ("raise", "restart")
 # Before Python 3.12 looking up a member of an enumeration takes as long as collecting a step.
 _IDLE = AsyncState.DEFAULT
 _STEPPING = AsyncState.WAITING_STEP
-_STEP = Command.STEP
+_DISABLED = AutoresetMode.DISABLED
 
 
 class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]):
@@ -73,7 +77,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         processes: The worker processes.
         observations: The latest batch; with ``copy=False`` what :meth:`step` returns.
 
-    Example:
+    Examples:
         >>> import gymnasium as gym
         >>> import gymvec
         >>> envs = gymvec.AsyncVectorEnv([lambda: gym.make("CartPole-v1")] * 3)
@@ -109,7 +113,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         context: Any = None,
         daemon: bool = True,
         worker: Callable[..., None] | None = None,
-        observation_mode: str | tuple[Space, Space] = "same",
+        observation_mode: str | tuple[Space[Any], Space[Any]] = "same",
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         max_concurrency: int | None = None,
         *,
@@ -120,6 +124,8 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         observation_space: Space[Any] | None = None,
         action_space: Space[Any] | None = None,
         batch_size: int | None = None,
+        on_worker_death: str = "raise",
+        step_timeout: float | None = None,
     ) -> None:
         """Start the workers, which create the sub-environments.
 
@@ -158,6 +164,13 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 all. ``observation_space`` and ``action_space`` are those of such a batch; with
                 ``observation_mode="different"``, where it matters which environments are in
                 it, ``observation_space`` is that of all.
+            on_worker_death: ``"raise"``, or ``"restart"`` to replace a worker that dies; see
+                above.
+            step_timeout: Seconds that a worker may take for the answer of one environment to a
+                step or a reset; None for no limit. One that takes longer is killed and
+                replaced with ``on_worker_death="restart"``; otherwise the call that waits
+                raises a :class:`gymvec.StepTimeoutError` that names the environments, which
+                stay late. Looked at ten times a second.
 
         Raises:
             RuntimeError: The spaces of the sub-environments do not go together.
@@ -168,6 +181,8 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             ValueError: An argument has a value that is not among those above, or an observation
                 of custom spaces alone cannot lie in shared memory.
         """
+        # Made a second time: nobody could end the workers of the first.
+        self.__del__()
         # Until the end there is nothing to close.
         self.closed = True
         if worker is not None:
@@ -181,7 +196,18 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             raise ValueError(f"expected `wait` to be one of {_WAIT_MODES}, got {wait!r}")
         if cpu_affinity is not None and len(cpu_affinity) == 0:
             raise ValueError("expected at least one core in `cpu_affinity`, or None")
+        if on_worker_death not in _ON_DEATH:
+            raise ValueError(
+                f"expected `on_worker_death` to be one of {_ON_DEATH}, got {on_worker_death!r}"
+            )
+        if step_timeout is not None and not step_timeout > 0:
+            raise ValueError(
+                f"expected `step_timeout` to be a positive number of seconds or None, got "
+                f"{step_timeout!r}"
+            )
         self.env_fns = env_fns
+        self.on_worker_death = on_worker_death
+        self.step_timeout = step_timeout
         self.shared_memory = shared_memory
         self.copy = copy
         self.context = context
@@ -216,7 +242,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         if shared_memory:
             check_shareable(single)
 
-        self._engine = self._start(wait, cpu_affinity)
+        self._engine = self._start(wait, cpu_affinity, start_timeout)
         try:
             reports = self._engine.reports(_deadline(start_timeout))
             spaces = check_reports(self, reports)
@@ -253,12 +279,17 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 env.close()
         return {"observation_space": observation_space, "action_space": action_space}
 
-    def _start(self, wait: str, cpu_affinity: Sequence[int] | None) -> Engine:
+    def _start(
+        self, wait: str, cpu_affinity: Sequence[int] | None, start_timeout: float | None
+    ) -> Engine:
         quota = cpu_quota()
         if wait == "auto" and quota is not None and quota < self.num_workers + 1:
             # Time spent spinning would count against those who work.
             wait = "block"
-        return Engine(
+        kind: Callable[..., Engine] = Engine
+        if self.on_worker_death == "restart":
+            kind = functools.partial(RestartingEngine, start_timeout=start_timeout)
+        return kind(
             self.env_fns,
             Layout(
                 self.single_observation_space if self.shared_memory else None,
@@ -277,17 +308,19 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 "observation_space": self.single_observation_space,
                 "action_space": self.single_action_space,
                 "autoreset_mode": self.autoreset_mode,
+                # Where there may be more workers.
+                "measures_waiting": self.num_workers < (self.max_concurrency or self.num_envs),
             },
             wait=wait,
             polling=False,
             cores=cpu_affinity,
+            step_timeout=self.step_timeout,
         )
 
     def _bind(self) -> None:
         """What a step uses, looked up once."""
         engine = self._engine
         self.processes = engine.workers.processes
-        self.parent_pipes = [mailbox.connection for mailbox in engine.workers.mailboxes]
         self._observations = Observations(
             self.single_observation_space,
             engine.layout,
@@ -295,6 +328,15 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             self.num_envs,
             self.batch_size,
         )
+        self._next_batch = self._observations.bound_batch(self.copy)
+        self._last_seen: LastSeen | None = None
+        if isinstance(engine, RestartingEngine):
+            self._last_seen = engine.last_seen = LastSeen(
+                self._observations,
+                self.single_observation_space,
+                self.num_envs,
+                self.shared_memory,
+            )
         self.observations = (
             create_empty_array(self.single_observation_space, n=self.batch_size)
             if self._partial
@@ -305,15 +347,21 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         self._deferred: tuple[Command, dict[int, bytes] | None, list[int] | None] | None = None
         self._late_state = AsyncState.DEFAULT
         self._was_reset = np.zeros(self.num_envs, dtype=np.bool_)
+        self._adds_plainly = type(self)._add_info is VectorEnv._add_info
         self._bind_batches()
 
     @property
-    def np_random_seed(self) -> tuple[int, ...]:
+    def parent_pipes(self) -> list[Any]:
+        """This process's ends of the pipes to the workers."""
+        return [mailbox.connection for mailbox in self._engine.workers.mailboxes]
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
         """The seed of each sub-environment's generator."""
         return self.get_attr("np_random_seed")
 
-    @property
-    def np_random(self) -> tuple[np.random.Generator, ...]:
+    @property  # type: ignore[misc]
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
         """A copy of the random number generator of each sub-environment."""
         return self.get_attr("np_random")
 
@@ -368,6 +416,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 env: dumps({"seed": seeds[env], "options": options})
                 for env in (range(self.num_envs) if envs is None else envs)
             }
+            self._check_idle("reset_async", end="")
         self._begin(AsyncState.WAITING_RESET, command, arguments, envs)
 
     def reset_wait(self, timeout: float | None = None) -> tuple[ObsType, dict[str, Any]]:
@@ -428,20 +477,31 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         if self._partial:
             self.send(actions)
             return
-        self._check_open()
-        self._check_idle("step_async")
-        late = self._engine.late
+        engine = self._engine
+        if self.closed or not engine.usable:
+            self._check_open()
+        if self._state is not _IDLE or self._batches.any_busy:
+            self._check_idle("step_async")
+        late = engine.late
         # Of late environments the workers know.
-        if self.autoreset_mode is AutoresetMode.DISABLED and not late:
-            over = np.logical_or(*self._engine.results.collect()[1:])
+        if self.autoreset_mode is _DISABLED and not late:
+            over = np.logical_or(*engine.results.collect()[1:])
             if over.any():
                 raise AssertionError(f"autoreset is disabled and episodes are over: {over}")
         # A late environment may not have read its last action yet.
         if not late and self._put_actions(actions, None):
-            self._begin(_STEPPING, _STEP, None, None)
+            try:
+                self._state = _STEPPING
+                engine.send_steps()
+            except BaseException:
+                # Ctrl-C may have come after the command was sent.
+                if not engine.busy:
+                    self._state = _IDLE
+                raise
         else:
             items = split_actions(self.action_space, actions, self.num_envs)
             arguments = {env: dumps(own_action(action)) for env, action in enumerate(items)}
+            self._check_idle("step_async")
             self._begin(_STEPPING, Command.STEP_BY_LETTER, arguments, None)
 
     def step_wait(
@@ -470,9 +530,24 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         """
         if self._partial:
             return self.recv(timeout)
+        if timeout is None and self._state is _STEPPING and self._deferred is None:
+            finished = self._engine.finish()
+            if finished is not None:
+                return self._finished(*finished)
         letters = self._collect(_STEPPING, "step_wait", "step_async", timeout)
-        rewards, terminations, truncations = self._engine.results.collect()
-        return self._observe(), rewards, terminations, truncations, self._infos(letters)
+        results = self._engine.results.collect()
+        return self._observe(), *results, self._infos(letters)
+
+    def _finished(self, results: StepArrays, observations: Any) -> tuple[Any, ...]:
+        """What a step returns that sent no letter."""
+        self._state = _IDLE
+        if observations is not None:
+            self.observations = observations
+        else:
+            if not self.copy:
+                self._observations.written(None)
+            observations = self._observe()
+        return observations, *results, self._infos({})
 
     def render(self) -> tuple[RenderFrame, ...] | None:
         """The rendered frames of the sub-environments."""
@@ -503,6 +578,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 f"Trying to call function `{name}` with `call`, use `{name}` directly instead."
             )
         argument = dumps((name, args, kwargs))
+        self._check_idle("call_async")
         if self._partial:
             self._settle()
         arguments = dict.fromkeys(range(self.num_envs), argument)
@@ -553,12 +629,15 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             )
         self._check_idle("set_attr")
         arguments = {env: dumps((name, value)) for env, value in enumerate(values)}
+        self._check_idle("set_attr")
         if self._partial:
             self._settle()
         self._begin(AsyncState.WAITING_CALL, Command.SET_ATTR, arguments, None)
         self._collect(AsyncState.WAITING_CALL, "set_attr", "set_attr", None)
 
-    def close(self, timeout: float | None = None, terminate: bool = False) -> None:
+    def close(  # type: ignore[override]
+        self, timeout: float | None = None, terminate: bool = False
+    ) -> None:
         """Close the sub-environments and end the workers. Always ends; a second call does nothing.
 
         Args:
@@ -577,24 +656,33 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Close the sub-environments and end the workers."""
-        if self._state is not _IDLE:
-            logger.warn(
-                f"Calling `close` while waiting for a pending call to `{self._state.value}` "
-                "to complete."
-            )
-        self._state = _IDLE
+        state, self._state = self._state, _IDLE
+        error = None
         try:
-            error = self._engine.close(0.0 if terminate else timeout)
+            if state is not _IDLE:
+                logger.warn(
+                    f"Calling `close` while waiting for a pending call to `{state.value}` "
+                    "to complete."
+                )
         finally:
-            # They keep the arena. What else does is the caller's, or `observations`.
-            del self._observations, self._put_actions, self._batches
+            # Also where warnings are errors.
+            error = self._end(0.0 if terminate else timeout)
         if error is not None:
             raise error
 
+    def _end(self, timeout: float | None) -> BaseException | None:
+        try:
+            return self._engine.close(timeout)
+        finally:
+            # They keep the arena. What else does is the caller's, or `observations`.
+            del self._observations, self._next_batch, self._put_actions, self._batches
+            del self._last_seen
+
     def __del__(self) -> None:
         """End the workers of an environment that nobody closed."""
-        if not getattr(self, "closed", True):
-            self._engine.close(0.0)
+        engine = self.__dict__.get("_engine")
+        if engine is not None and not self.closed:
+            engine.close(0.0)
             self.closed = True
 
     # --- what the calls above share ---
@@ -607,6 +695,9 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         self._engine.check_usable()
 
     def _check_idle(self, name: str, end: str = ".") -> None:
+        if self.closed:
+            # By code of the caller's own that ran since the call began.
+            self._check_open()
         if self._batches.any_busy and not self._partial:
             raise AlreadyPendingCallError(
                 f"Calling `{name}` while waiting for a pending call to `send` to complete{end}",
@@ -655,6 +746,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             )
         engine = self._engine
         deadline = _deadline(timeout)
+        engine.timed = state is not AsyncState.WAITING_CALL
         try:
             if self._deferred is not None:
                 if engine.late:
@@ -663,22 +755,20 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                     engine.send(*self._deferred)
                 self._deferred = None
             answers = engine.collect(deadline)
-        except Late:
+        except Late as late:
             if self._deferred is None:
                 self._late_state = state
             self._deferred = None
             self._state = _IDLE
             engine.late = True
-            raise StepTimeoutError(
-                f"The call to `{name}` has timed out after {timeout} second(s)."
-            ) from None
+            raise late.error(name, timeout) from None
         except WorkerDiedError:
             self._state = _IDLE
             raise
         self._take(state, answers)
         self._state = _IDLE
         if answers.failures:
-            raise answers.error
+            raise answers.error  # type: ignore[misc]
         return answers.letters
 
     def _take(self, state: AsyncState, answers: Answers) -> None:
@@ -699,16 +789,19 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                     self._observations.keep(env, others)
 
     def _observe(self) -> Any:
-        self.observations = self._observations.batch(self.copy)
-        self._engine.set_flag = SECOND_SET if self._observations.target else 0
-        return self.observations
+        self.observations = observations = self._next_batch()
+        if self._last_seen is not None:
+            self._last_seen.note(None)
+        if not self.copy:
+            self._engine.set_flag = SECOND_SET if self._observations.target else 0
+        return observations
 
     def _infos(self, letters: dict[int, Any]) -> dict[str, Any]:
-        by_letter: dict[int, list[dict[str, Any]]] = {}
-        if letters:
-            by_letter = {env: infos for env, (_, infos) in letters.items() if infos}
         slots = self._engine.info_slots
-        if type(self)._add_info is VectorEnv._add_info:
+        if not letters and self._adds_plainly:
+            return slots.gather(letters, self._engine.sent)
+        by_letter = {env: infos for env, (_, infos) in letters.items() if infos}
+        if self._adds_plainly:
             return slots.gather(by_letter, self._engine.sent)
         gathered: dict[str, Any] = {}
         for env, info in slots.items(by_letter, self._engine.sent):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gymvec.vector.engine import Engine
+from gymvec.vector.restarts import Replaced, RestartingEngine
 from gymvec.vector.worker import Command
 
 __all__ = ["Batches"]
@@ -40,12 +41,18 @@ class Batches:
         self.letters: dict[int, tuple[bool, Any]] = {}
         self._ready: list[int] = []
         self._with_letter: set[int] = set()
+        self._restarts = isinstance(engine, RestartingEngine)
+        # What busy environments were sent, where a new worker may have to be sent it again.
+        self._sent: dict[int, tuple[Command, dict[int, bytes] | None]] = {}
 
     def send(self, command: Command, arguments: dict[int, bytes] | None, envs: np.ndarray) -> None:
         """Send a command to environments that are not busy."""
         self.busy[envs] = True
         self.any_busy = True
         try:
+            if self._restarts:
+                self._engine.withdrawn.difference_update(envs.tolist())
+                self._sent.update(dict.fromkeys(envs.tolist(), (command, arguments)))
             self._engine.send_apart(command, arguments, envs)
         except BaseException:
             # Ctrl-C may have come before the command was sent, or after it.
@@ -67,6 +74,13 @@ class Batches:
             Late: The deadline has passed.
             WorkerDiedError: A worker died.
         """
+        while True:
+            try:
+                return self._take(deadline)
+            except Replaced:
+                pass
+
+    def _take(self, deadline: float | None) -> np.ndarray:
         self._accept()
         if len(self._ready) < self._count:
             self._engine.take(self._count - len(self._ready), deadline)
@@ -84,10 +98,16 @@ class Batches:
             Late: The deadline has passed.
             WorkerDiedError: A worker died.
         """
-        self._engine.take(None, deadline)
-        self._accept()
-        # The letters of other calls must not be taken for these.
-        self._read_letters(self._ready, deadline)
+        while True:
+            try:
+                self._accept()
+                self._engine.take(None, deadline)
+                self._accept()
+                # The letters of other calls must not be taken for these.
+                self._read_letters(self._ready, deadline)
+                return
+            except Replaced:
+                pass
 
     def forget(self) -> None:
         """Drop the answers of all environments, after :meth:`settle`."""
@@ -105,6 +125,9 @@ class Batches:
             self._with_letter -= gone
             for env in envs:
                 self.letters.pop(env, None)
+        if self._sent:
+            for env in envs:
+                self._sent.pop(env, None)
 
     def infos(self, envs: np.ndarray, letters: dict[int, list[dict[str, Any]]]) -> dict[str, Any]:
         """The infos of a batch.
@@ -119,10 +142,27 @@ class Batches:
         return self._infos.gather(letters, None)
 
     def _accept(self) -> None:
+        if self._engine.withdrawn:
+            self._send_again()
         taken, self._engine.taken = self._engine.taken, []
         has_letter = self._engine.results.has_letter
         self._with_letter.update(filter(has_letter, taken))
         self._ready += taken
+
+    def _send_again(self) -> None:
+        """Ask new workers what the dead ones had been sent, whether they had answered or not."""
+        engine = self._engine
+        gone = engine.withdrawn
+        self._ready = [env for env in self._ready if env not in gone]
+        self._with_letter -= gone
+        for env in gone:
+            self.letters.pop(env, None)
+        for env in sorted(gone):
+            if env in self._sent and not engine.bell.pending(env):
+                command, arguments = self._sent[env]
+                own = None if arguments is None else {env: arguments[env]}
+                engine.send_apart(command, own, np.array([env], dtype=np.int64))
+        gone.clear()
 
     def _read_letters(self, envs: list[int], deadline: float | None) -> None:
         if not self._with_letter:

@@ -65,6 +65,9 @@ def own_action(action: Any) -> Any:
 
 def own_array(array: np.ndarray) -> np.ndarray:
     """A C-contiguous copy in native byte order."""
+    copied: np.ndarray
     if array.dtype.isnative:
-        return array.copy(order="C")
-    return array.astype(array.dtype.newbyteorder("="), order="C")
+        copied = array.copy(order="C")
+    else:
+        copied = array.astype(array.dtype.newbyteorder("="), order="C")
+    return copied

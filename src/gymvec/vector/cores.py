@@ -1,12 +1,13 @@
-"""How many cores this process may use."""
+"""How many cores and how much memory this process may use."""
 
 from __future__ import annotations
 
 import os
 
-__all__ = ["cpu_quota", "usable_cores"]
+__all__ = ["cpu_quota", "memory_limit", "usable_cores"]
 
 _CGROUPS = "/sys/fs/cgroup"
+_NO_LIMIT = 1 << 60
 
 
 def usable_cores() -> int:
@@ -21,11 +22,27 @@ def usable_cores() -> int:
 
 def cpu_quota() -> float | None:
     """Cores' worth of time that the cgroup allows; None without a limit."""
-    limits = [limit for limit in map(_limit, _own_groups()) if limit is not None]
+    limits = [limit for limit in map(_limit, _own_groups("cpu")) if limit is not None]
     return min(limits, default=None)
 
 
-def _own_groups() -> list[str]:
+def memory_limit() -> int | None:
+    """Bytes that the cgroup allows, shared memory included; None without a limit.
+
+    Who takes more is ended by the system, without an error.
+    """
+    limits = []
+    for folder in _own_groups("memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            try:
+                limits.append(int(_read(f"{folder}/{name}")))
+            except (OSError, ValueError):
+                pass  # No limit here ("max"), or none that can be read.
+    # Without a limit the first version of cgroups gives the largest number of pages.
+    return min([limit for limit in limits if limit < _NO_LIMIT], default=None)
+
+
+def _own_groups(controller: str) -> list[str]:
     """The folders of this process's cgroup and its ancestors, in either version of cgroups."""
     try:
         lines = _read("/proc/self/cgroup").splitlines()
@@ -36,7 +53,7 @@ def _own_groups() -> list[str]:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
             root = _CGROUPS
-        elif "cpu" in controllers.split(","):
+        elif controller in controllers.split(","):
             root = f"{_CGROUPS}/{controllers}"
         else:
             continue

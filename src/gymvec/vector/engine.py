@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 from gymnasium import logger
 
 from gymvec import _bell
@@ -22,6 +23,7 @@ from gymvec.vector.arena import Arena, Layout
 from gymvec.vector.errors import WorkerDiedError
 from gymvec.vector.info_slots import InfoSlots
 from gymvec.vector.mail import Subject, dumps
+from gymvec.vector.patience import Patience
 from gymvec.vector.processes import Workers
 from gymvec.vector.worker import Command
 
@@ -41,6 +43,11 @@ _CLOSE_SECONDS = 5.0
 _STOPPED_SECONDS = 1.0
 _SLOW_SECONDS = 60.0
 
+# Before Python 3.12 looking up a member of an enumeration takes as long as a kernel.
+_STEP = int(Command.STEP)
+
+StepArrays = tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
+
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
@@ -57,6 +64,13 @@ class Engine:
         wait: ``"auto"``, ``"spin"`` or ``"block"``.
         polling: Whether to sleep in naps where there are futexes.
         cores: The cores to pin workers to, in turn, or None.
+        step_timeout: Seconds that a worker may take for an answer while ``timed``, or None.
+
+    Attributes:
+        timed: Whether the answers that are waited for are those of steps or resets, or keep
+            such from being sent.
+        withdrawn: Environments whose answers went with their worker since they were last sent
+            to; see :class:`gymvec.vector.restarts.RestartingEngine`.
     """
 
     def __init__(
@@ -71,13 +85,17 @@ class Engine:
         wait: str,
         polling: bool,
         cores: Sequence[int] | None,
+        step_timeout: float | None = None,
     ) -> None:
         self.layout = layout
         self.arena = Arena(layout.size)
         self.late = False
         self._mine = True
         self._ended = False
-        self._death: tuple[list[int], int | None] | None = None
+        self._death: tuple[list[int], int | None, str | None] | None = None
+        self.timed = False
+        self._patience = None if step_timeout is None else Patience(step_timeout)
+        self.withdrawn: set[int] = set()
         self._gone: set[int] = set()
         self._warned: set[int] = set()
         self._next_look = 0.0
@@ -88,6 +106,9 @@ class Engine:
         self._unwritten = False
         # Envelopes that were received: the subject, and the pickled content.
         self._letters: dict[int, tuple[Subject, bytes]] = {}
+        # The share of their time that steps wait, until somebody was told.
+        self._waits: float | None = None
+        self._told = False
         self.bell = _bell.Parent(
             self.arena.buffer, layout.hub, layout.lanes, wait=wait, polling=polling
         )
@@ -96,12 +117,15 @@ class Engine:
         ]
         self.results = StepResults(
             [
-                tuple(
-                    place.view(self.arena)
-                    for place in (part.rewards, part.terminations, part.truncations, part.letters)
+                (
+                    part.rewards.view(self.arena),
+                    part.terminations.view(self.arena),
+                    part.truncations.view(self.arena),
+                    part.letters.view(self.arena),
                 )
                 for part in layout.slices
-            ]
+            ],
+            layout.only_block(self.arena),
         )
         self.info_slots = InfoSlots(layout.info_slots.view(self.arena), self._worker_of)
         self.workers = Workers()
@@ -161,6 +185,14 @@ class Engine:
         self.sent = None if envs is None else frozenset(envs)
         self._publish(command | self.set_flag, envs, letters, False)
 
+    def send_steps(self) -> None:
+        """Let all environments take a step whose actions lie in the arena, for :meth:`finish`."""
+        if self._patience is not None:
+            self._patience.begin()
+        self._letters.clear()
+        self.sent = None
+        self.bell.send_all(_STEP | self.set_flag)
+
     def send_apart(
         self, command: Command, arguments: dict[int, bytes] | None, envs: np.ndarray
     ) -> None:
@@ -175,6 +207,8 @@ class Engine:
     def _publish(
         self, opcode: int, envs: Any, letters: list[tuple[Mailbox, bytes]], eager: bool
     ) -> None:
+        if self._patience is not None:
+            self._patience.begin(None if envs is None else {self._worker_of[env] for env in envs})
         # What is unwritten since an earlier call stays so.
         self._unwritten = self._unwritten or len(letters) > 0
         publish(self.bell, opcode, envs, letters, eager)
@@ -210,6 +244,25 @@ class Engine:
         self._unwritten = left
         return left
 
+    def finish(self) -> tuple[StepArrays, np.ndarray | None] | None:
+        """The results of a step of all environments, if it is an ordinary one.
+
+        Returns:
+            Rewards, terminations and truncations; and a copy of the observations, if all of them
+            are one block and there is one set of blocks. None, with nothing taken, where
+            :meth:`collect` has to look closer: a letter came, or some answer takes long.
+        """
+        if (
+            self.late
+            or self.taken
+            or self._unwritten
+            or self.sent is not None
+            or self._patience is not None
+            or not self.usable
+        ):
+            return None
+        return self.results.finish(self.bell, _SLICE_SECONDS)
+
     def collect(self, deadline: float | None) -> Answers:
         """Wait for every answer that is due.
 
@@ -232,6 +285,7 @@ class Engine:
         for env in envs:
             while env not in self._letters:
                 self._receive(self._worker_of[env], deadline)
+        self._advise()
         self.bell.drain_all()
         self.taken.clear()
         answers = Answers()
@@ -302,14 +356,33 @@ class Engine:
         """
         while env not in self._letters:
             self._receive(self._worker_of[env], deadline)
+        self._advise()
         subject, content = opened(env, *self._letters[env])
         return subject is Subject.ERROR, content
+
+    def _advise(self) -> None:
+        """Say once that more workers would help. Nothing of the call is taken yet."""
+        waits, self._waits = self._waits, None
+        if waits is None or self._told:
+            return
+        self._told = True
+        envs, workers = len(self._worker_of), len(self.layout.slices)
+        logger.warn(
+            f"the steps of these environments mostly wait ({100 * waits:.0f} percent of their time). More "
+            f"workers than cores let more of them wait at a time: num_workers={envs} instead of "
+            f"{workers} in AsyncVectorEnv, or in make_vec(..., vector_kwargs="
+            f"{{'num_workers': {envs}}})"
+        )
 
     def _parse(self, letter: bytes) -> dict[int, tuple[Subject, bytes]]:
         letters = {}
         for env, subject, packed in pickle.loads(letter):
             if subject is Subject.SCHEMA:
                 self.info_slots.learn(env, *pickle.loads(packed))
+            elif subject is Subject.WAITS:
+                self._waits = pickle.loads(packed)
+            elif subject is Subject.BUILT:
+                self._built(env, pickle.loads(packed))
             else:
                 letters[env] = (subject, packed)
         return letters
@@ -334,9 +407,16 @@ class Engine:
                 self._report_death(worker)
             if deadline is not None and time.monotonic() >= deadline:
                 raise Late
+            if self.timed and self._is_stuck(worker):
+                self._report_stuck(worker)
             mailbox.wait(_left(deadline, _SLICE_SECONDS))
 
     # --- life and death ---
+
+    @property
+    def usable(self) -> bool:
+        """Whether all workers live, as far as is known, and belong to this process."""
+        return self._mine and self._death is None
 
     def check_usable(self) -> None:
         """Raise if a worker is dead, or this process is a fork of the one that started them."""
@@ -356,6 +436,12 @@ class Engine:
                 owing = owing or self._owing()
                 if worker in owing:
                     self._report_death(worker)
+        if self.timed and self._patience is not None:
+            # Nobody is waited for beyond that, and so there is nothing to warn of.
+            for worker in owing or self._owing():
+                if self._is_stuck(worker):
+                    self._report_stuck(worker)
+            return
         if waited < _STOPPED_SECONDS:
             return
         for worker in owing or self._owing():
@@ -368,10 +454,8 @@ class Engine:
             else:
                 continue
             self._warned.add(worker)
-            part = self.layout.slices[worker]
             logger.warn(
-                f"the worker of environments {list(range(part.start, part.stop))} {how}; this "
-                "call waits for it"
+                f"the worker of environments {self._envs_of(worker)} {how}; this call waits for it"
             )
 
     def _owing(self) -> list[int]:
@@ -380,14 +464,39 @@ class Engine:
             worker for worker in range(len(self.layout.slices)) if self.bell.lane_pending(worker)
         ]
 
-    def _report_death(self, worker: int) -> NoReturn:
+    def _is_stuck(self, worker: int) -> bool:
+        """Whether a worker has given no answer for ``step_timeout`` seconds."""
+        if self._patience is None:
+            return False
+        received = self.workers.mailboxes[worker].received
+        return self._patience.over(worker, (self.bell.lane_pending(worker), received))
+
+    def _report_stuck(self, worker: int) -> NoReturn:
+        assert self._patience is not None
+        envs = self._envs_of(worker)
+        envs = list(filter(self.bell.pending, envs)) or envs
+        raise Late(
+            f"environments {envs} have not answered for `step_timeout={self._patience.seconds}` "
+            "second(s)",
+            envs,
+        )
+
+    def _envs_of(self, worker: int) -> list[int]:
         part = self.layout.slices[worker]
-        death = list(range(part.start, part.stop)), self.workers.exit_code(worker)
+        return list(range(part.start, part.stop))
+
+    def _built(self, env: int, failure: Any) -> None:
+        """A worker in place of a dead one has built its environments, or why not."""
+
+    def _report_death(
+        self, worker: int, reason: str | None = None, cause: BaseException | None = None
+    ) -> NoReturn:
+        death = self._envs_of(worker), self.workers.exit_code(worker), reason
         self._death = self._death or death
         self._gone.add(worker)
         drain(self.bell, len(self._worker_of), self.taken)
         self.bell.abandon(worker)
-        raise WorkerDiedError(*death)
+        raise WorkerDiedError(*death) from cause
 
     def close(self, seconds: float | None) -> BaseException | None:
         """Close the environments, then end the workers. Always ends; a second call does nothing.
@@ -401,6 +510,7 @@ class Engine:
         if self._ended or not self._mine:
             return None
         seconds = _CLOSE_SECONDS if seconds is None else seconds
+        self.timed = False
         # The end is near for those who do not answer, and nothing is to be done about them.
         self._warned.update(range(len(self.workers.processes)))
         deadline = time.monotonic() + seconds
@@ -439,8 +549,11 @@ class Engine:
         self._ended = True
         _engines.discard(self)
         self.workers.end(seconds)
-        self.bell.close()
-        del self.results, self.info_slots, self.arena
+        try:
+            self.bell.close()
+        finally:
+            # Also where another thread waits on the bell, which then stays until that ends.
+            del self.results, self.info_slots, self.arena
 
     def disown(self) -> None:
         """Leave the workers to the parent: this process is its fork."""

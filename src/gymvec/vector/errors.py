@@ -24,7 +24,14 @@ __all__ = [
 
 
 class StepTimeoutError(multiprocessing.TimeoutError, TimeoutError):
-    """A call took longer than its time-out. Both kinds of TimeoutError that callers catch."""
+    """A call took longer than its time-out. Both kinds of TimeoutError that callers catch.
+
+    Attributes:
+        env_indices: The environments that were waited for longer than ``step_timeout``; none
+            where it was the call's own time-out.
+    """
+
+    env_indices: list[int] = []
 
 
 class WorkerDiedError(RuntimeError):
@@ -33,18 +40,34 @@ class WorkerDiedError(RuntimeError):
     Attributes:
         env_indices: The environments it had.
         exitcode: Its exit code; negative for the number of the signal that ended it.
+        restarted: Whether a new worker has taken its place, so that the vector environment
+            can go on. Then only the call that raises this is lost.
     """
 
-    def __init__(self, env_indices: list[int], exitcode: int | None) -> None:
+    def __init__(
+        self,
+        env_indices: list[int],
+        exitcode: int | None,
+        reason: str | None = None,
+        restarted: bool = False,
+    ) -> None:
         self.env_indices = env_indices
         self.exitcode = exitcode
+        self.restarted = restarted
+        self._reason = reason
+        outlook = (
+            "A new worker has taken its place, what was called is lost, and its environments "
+            "begin new episodes"
+            if restarted
+            else "The vector environment cannot go on; call `close()`"
+        )
         super().__init__(
-            f"the worker of environments {env_indices} {how_it_ended(exitcode)}. The vector "
-            "environment cannot go on; call `close()`"
+            f"the worker of environments {env_indices} {reason or how_it_ended(exitcode)}. "
+            f"{outlook}"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.env_indices, self.exitcode)
+        return type(self), (self.env_indices, self.exitcode, self._reason, self.restarted)
 
 
 def how_it_ended(exitcode: int | None) -> str:

@@ -25,6 +25,8 @@ class Subject(IntEnum):
     ANSWER = 0  # the rest of an environment's answer
     ERROR = 1  # what an environment raised instead
     SCHEMA = 2  # the number and signature of a new schema of infos
+    WAITS = 3  # the share of their time that steps wait
+    BUILT = 4  # whether a worker that was started anew has its environments: None, or an error
 
 
 # Of the protocols before it, NumPy's arrays come back in native byte order.
@@ -47,5 +49,6 @@ def dumps(value: Any) -> bytes:
         # Imported where it is needed: it takes a quarter of the time of importing gymvec.
         import cloudpickle
 
-        return cloudpickle.dumps(value)
+        pickled: bytes = cloudpickle.dumps(value)
+        return pickled
     return buffer.getvalue()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -112,15 +113,32 @@ class Observations:
         else:
             self._where[list(envs)] = self.target
 
-    def batch(self, copy: bool) -> Any:
-        """The batch; with ``copy`` the caller's own at every depth."""
+    def bound_batch(self, copy: bool) -> Callable[[], Any]:
+        """A function that makes the batch; with ``copy`` the caller's own at every depth."""
         if not self._shared:
-            return self._stack(self._items)
-        target = self.target
+            return lambda: self._stack(self._items)
         if len(self._blocks) == 2:
-            self._carry()
-            self.target = 1 - target
+            return lambda: self._alternating_batch(copy)
+        if is_array_leaf(self._space) and copy:
+            return self._blocks[0][0].copy
+        return partial(self._reads[0], self._others, copy)
+
+    def _alternating_batch(self, copy: bool) -> Any:
+        target = self.target
+        self._carry()
+        self.target = 1 - target
         return self._reads[target](self._others, copy)
+
+    def sources(self) -> tuple[list[list[np.ndarray]], list[list[Any]]]:
+        """Where the latest values are: for each set the blocks, and the items of other leaves.
+
+        Without shared memory there are no sets, and the items are whole observations.
+        """
+        return self._blocks, self._others if self._shared else [self._items]
+
+    def latest_set(self, env: int) -> int:
+        """The set in which the latest observation of an environment lies."""
+        return int(self._where[env])
 
     def _carry(self) -> None:
         """Copy the rows that are not in the target, such as those that a mask left out."""

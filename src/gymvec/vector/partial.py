@@ -19,7 +19,8 @@ from gymvec.vector.answers import Answers, Late
 from gymvec.vector.batches import Batches
 from gymvec.vector.copies import own_action
 from gymvec.vector.engine import Engine
-from gymvec.vector.errors import StepTimeoutError, unpack_error
+from gymvec.vector.errors import unpack_error
+from gymvec.vector.last_seen import LastSeen
 from gymvec.vector.mail import dumps
 from gymvec.vector.observations import Observations
 from gymvec.vector.requests import checked_env_ids, reset_mask, reset_seeds
@@ -46,12 +47,14 @@ class SendRecv:
     single_action_space: Space[Any]
     autoreset_mode: AutoresetMode
     observations: Any
+    closed: bool
     _state: AsyncState
     _late_state: AsyncState
     _engine: Engine
     _observations: Observations
     _put_actions: Write
     _was_reset: np.ndarray
+    _last_seen: LastSeen | None
 
     def _bind_batches(self) -> None:
         self._batches = Batches(self._engine, self.num_envs, self.batch_size)
@@ -98,13 +101,14 @@ class SendRecv:
             arguments = {
                 env: dumps({"seed": seeds[env], "options": options}) for env in envs.tolist()
             }
+            self._check_not_waiting("async_reset")
         command = Command.RESET if arguments is None else Command.RESET_BY_LETTER
         if mask is None and (self._engine.busy or batches.any_busy):
             self._deferred_reset = command, arguments
             batches.occupy()
         else:
             if self._engine.late:
-                self._drop_late(None)
+                self._drop_late_to_send("async_reset")
             batches.send(command, arguments, envs)
         self._resetting[envs] = True
 
@@ -130,10 +134,10 @@ class SendRecv:
 
     def _send_actions(self, actions: Any, env_ids: Any, least: int) -> None:
         self._check_open()
-        self._check_not_waiting("send")
         if env_ids is None:
             env_ids = np.arange(self.num_envs) if self._received is None else self._received
         envs = checked_env_ids(env_ids, self.num_envs)
+        self._check_not_waiting("send")
         self._check_received(envs)
         busy = np.count_nonzero(self._batches.busy) + len(envs)
         if busy < least:
@@ -141,7 +145,7 @@ class SendRecv:
                 f"expected so many environments in `env_ids` that {least} are at work, got {busy}"
             )
         if self._engine.late:
-            self._drop_late(None)
+            self._drop_late_to_send("send")
         if self.autoreset_mode is AutoresetMode.DISABLED:
             ascending = np.sort(envs)
             over = np.logical_or(*self._engine.results.gather(ascending)[1:])
@@ -157,6 +161,7 @@ class SendRecv:
         arguments = {
             env: dumps(own_action(action)) for env, action in zip(envs.tolist(), items, strict=True)
         }
+        self._check_not_waiting("send")
         self._batches.send(Command.STEP_BY_LETTER, arguments, envs)
 
     def recv(self, timeout: float | None = None) -> Batch:
@@ -194,6 +199,7 @@ class SendRecv:
                 "recv",
             )
         deadline = None if timeout is None else time.monotonic() + timeout
+        self._engine.timed = True
         try:
             if self._engine.late:
                 self._drop_late(deadline)
@@ -201,16 +207,16 @@ class SendRecv:
                 self._begin_deferred_reset(deadline)
             envs = batches.take(deadline)
             letters, infos_by_letter = self._open_letters(envs)
-        except Late:
-            raise StepTimeoutError(
-                f"The call to `recv` has timed out after {timeout} second(s)."
-            ) from None
+        except Late as late:
+            raise late.error("recv", timeout) from None
         infos = batches.infos(envs, infos_by_letter)
         for env, others in letters.items():
             self._observations.keep(env, others)
         rewards, terminations, truncations = self._engine.results.gather(envs)
         self._observations.written(envs)
         observations = self._observations.some(envs)
+        if self._last_seen is not None:
+            self._last_seen.note(envs)
         infos["env_id"] = envs
         infos["_env_id"] = np.ones(self.batch_size, dtype=np.bool_)
         self._was_reset[envs] |= self._resetting[envs]
@@ -227,7 +233,8 @@ class SendRecv:
     ) -> tuple[dict[int, list[Any]], dict[int, list[dict[str, Any]]]]:
         """Leaves by environment and infos by position; raises what an environment raised."""
         letters = self._batches.letters
-        others, infos = {}, {}
+        others: dict[int, list[Any]] = {}
+        infos: dict[int, list[dict[str, Any]]] = {}
         if not letters:
             return others, infos
         failures = {}
@@ -252,6 +259,7 @@ class SendRecv:
         batches = self._batches
         batches.settle(deadline)
         batches.forget()
+        assert self._deferred_reset is not None
         command, arguments = self._deferred_reset
         batches.send(command, arguments, np.arange(self.num_envs))
         self._deferred_reset = None
@@ -260,11 +268,22 @@ class SendRecv:
         """Wait until the workers are free; who answers meanwhile is kept for :meth:`recv`."""
         # Where environments are late with another call, nobody else is at work.
         if not self._engine.late:
-            self._batches.settle(None)
+            self._engine.timed = True
+            try:
+                self._batches.settle(None)
+            except Late as late:
+                raise late.error("call", None) from None
 
     def _drop_late(self, deadline: float | None) -> None:
         """Wait for environments that are late with another call."""
         self._take(self._late_state, self._engine.drop_late(deadline))
+
+    def _drop_late_to_send(self, name: str) -> None:
+        self._engine.timed = True
+        try:
+            self._drop_late(None)
+        except Late as late:
+            raise late.error(name, None) from None
 
     def _actions_of(self, count: int) -> Space[Any]:
         space = self._batched_action_spaces.get(count)
@@ -281,6 +300,9 @@ class SendRecv:
             )
 
     def _check_not_waiting(self, name: str) -> None:
+        if self.closed:
+            # By code of the caller's own that ran since the call began.
+            self._check_open()
         if self._state is not AsyncState.DEFAULT:
             raise AlreadyPendingCallError(
                 f"Calling `{name}` while waiting for a pending call to `{self._state.value}` "

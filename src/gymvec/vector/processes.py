@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import wait
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 from gymvec import _bell
 from gymvec.utils import CloudpickleWrapper, clear_mpi_env_vars
@@ -18,12 +18,26 @@ from gymvec.vector.mail import Mailbox, dumps
 from gymvec.vector.registered import other_specs
 from gymvec.vector.worker import Orders, run_worker
 
-__all__ = ["Workers"]
+__all__ = ["Workers", "blame"]
 
 # How long a process gets to end by itself, and after SIGTERM, before the next harder way.
 _TERM_SECONDS = 1.0
+# How long the system may take to end one after SIGKILL: it is held up by what the process waits for.
+_KILL_SECONDS = 10.0
 # Between two looks at a process whose sentinel says nothing.
 _LOOK_SECONDS = 0.02
+
+
+class _Plan(NamedTuple):
+    """What a process is started with."""
+
+    env_fns: Sequence[Any]
+    layout: Layout
+    arena: Arena
+    daemon: bool
+    name: str
+    cores: Sequence[int] | None
+    orders: dict[str, Any]
 
 
 class Workers:
@@ -37,6 +51,7 @@ class Workers:
     def __init__(self) -> None:
         self.processes: list[Any] = []
         self.mailboxes: list[Mailbox] = []
+        self._plan: _Plan | None = None
 
     def start(
         self,
@@ -65,54 +80,84 @@ class Workers:
         Raises:
             TypeError: A function cannot be pickled; the message names the environment.
         """
+        self._plan = plan = _Plan(env_fns, layout, arena, daemon, name, cores, orders)
+        with self._starting(context) as specs:
+            for index in range(len(layout.slices)):
+                process, mailbox = self._start(plan, index, context, specs, None)
+                self.processes.append(process)
+                self.mailboxes.append(mailbox)
+
+    def replace(self, worker: int, context: Any, last_seen: dict[int, bytes]) -> None:
+        """Start a new process in place of one that was reaped, with a new pipe.
+
+        Args:
+            worker: Its number.
+            context: Multiprocessing context; must not fork, which other threads would not
+                survive.
+            last_seen: The pickled last observation of each environment.
+
+        Raises:
+            TypeError: A function cannot be pickled; the message names the environment.
+            OSError: The system has no room for another process.
+        """
+        assert self._plan is not None
+        with self._starting(context) as specs:
+            process, mailbox = self._start(self._plan, worker, context, specs, last_seen)
+            before = self.mailboxes[worker]
+            self.processes[worker], self.mailboxes[worker] = process, mailbox
+        before.close()
+
+    @contextlib.contextmanager
+    def _starting(self, context: Any) -> Iterator[list[bytes]]:
+        """Around the start of processes; the registered environments that they do not know."""
         method = context.get_start_method()
         specs = [] if method == "fork" else other_specs()
         with clear_mpi_env_vars(), _without_interrupts(method):
-            for index, part in enumerate(layout.slices):
-                self._start(
-                    list(env_fns[part.start : part.stop]),
-                    part.start,
-                    context,
-                    {"name": f"Worker<{name}>-{index}", "daemon": daemon},
-                    {
-                        "index": index,
-                        "parent_pid": os.getpid(),
-                        "arena": arena,
-                        "layout": layout,
-                        "core": None if cores is None else cores[index % len(cores)],
-                        "specs": specs,
-                        **orders,
-                    },
-                )
+            yield specs
 
     def _start(
         self,
-        fns: list[Any],
-        first: int,
+        plan: _Plan,
+        index: int,
         context: Any,
-        about: dict[str, Any],
-        orders: dict[str, Any],
-    ) -> None:
+        specs: list[bytes],
+        last_seen: dict[int, bytes] | None,
+    ) -> tuple[Any, Mailbox]:
+        part = plan.layout.slices[index]
+        fns = list(plan.env_fns[part.start : part.stop])
         ours, theirs = context.Pipe()
         # A fork copies the parent's ends; elsewhere there is nothing to close.
         forks = context.get_start_method() == "fork"
         unused = [ours, *(box.connection for box in self.mailboxes)] if forks else []
+        cores = plan.cores
         process = context.Process(
             target=run_worker,
             args=(
-                Orders(env_fns=CloudpickleWrapper(fns), connection=theirs, unused=unused, **orders),
+                Orders(
+                    index=index,
+                    parent_pid=os.getpid(),
+                    arena=plan.arena,
+                    layout=plan.layout,
+                    env_fns=CloudpickleWrapper(cast(Any, fns)),
+                    connection=theirs,
+                    unused=unused,
+                    core=None if cores is None else cores[index % len(cores)],
+                    specs=specs,
+                    last_seen=last_seen,
+                    **plan.orders,
+                ),
             ),
-            **about,
+            name=f"Worker<{plan.name}>-{index}",
+            daemon=plan.daemon,
         )
         try:
             process.start()
         except Exception as error:
             ours.close()
-            raise _blame(fns, first, error) from error
+            raise blame(fns, part.start, error) from error
         finally:
             theirs.close()
-        self.processes.append(process)
-        self.mailboxes.append(Mailbox(ours))
+        return process, Mailbox(ours)
 
     def has_ended(self, worker: int) -> bool:
         """Whether a process is gone. Its pipe may be held open by its own children."""
@@ -122,7 +167,8 @@ class Workers:
         """The exit code of a process that is ending or gone; None if nobody can know it."""
         process = self.processes[worker]
         _wait([process], _TERM_SECONDS)
-        return process.exitcode
+        code: int | None = process.exitcode
+        return code
 
     def is_stopped(self, worker: int) -> bool:
         """Whether a process is held by a debugger or a stop signal, where that can be seen."""
@@ -132,6 +178,18 @@ class Workers:
         except OSError:
             return False
         return stat.rpartition(")")[2].split()[0] in "Tt"
+
+    def reap(self, worker: int) -> bool:
+        """Kill a process that is still there, and reap it. Whether it is gone."""
+        process = self.processes[worker]
+        if not _has_ended(process):
+            process.kill()
+            _wait([process], _KILL_SECONDS)
+            if not _has_ended(process):
+                return False
+        process.join()
+        process._popen.close()
+        return True
 
     def end(self, seconds: float) -> None:
         """End and reap every process, and close the pipes.
@@ -147,6 +205,8 @@ class Workers:
                     getattr(process, stop)()
                 _wait(alive, _TERM_SECONDS)
         finally:
+            # It keeps the arena.
+            self._plan = None
             # Also when Ctrl-C cut the patience short.
             for process in self.processes:
                 if not _has_ended(process):
@@ -198,7 +258,7 @@ def _without_interrupts(method: str) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _blame(fns: list[Any], first: int, error: Exception) -> Exception:
+def blame(fns: list[Any], first: int, error: Exception) -> Exception:
     """An error of starting a process, with the environment whose function cannot be pickled."""
     for i, fn in enumerate(fns):
         try:

@@ -32,6 +32,7 @@ __all__ = [
     "is_array_leaf",
     "is_builtin",
     "leaves",
+    "shape_of",
     "subspaces",
 ]
 
@@ -46,7 +47,8 @@ _ARRAY_SPACES = (Box, Discrete, MultiDiscrete, MultiBinary)
 
 def is_builtin(function: Any, space: Space[Any]) -> bool:
     """Whether gymvec's own handler of a function of ``gymvec.utils`` serves the space."""
-    return function.dispatch(type(space)).__module__.partition(".")[0] == "gymvec"
+    module: str = function.dispatch(type(space)).__module__
+    return module.partition(".")[0] == "gymvec"
 
 
 def is_array_leaf(space: Space[Any]) -> bool:
@@ -56,6 +58,12 @@ def is_array_leaf(space: Space[Any]) -> bool:
         and is_builtin(concatenate, space)
         and is_builtin(create_empty_array, space)
     )
+
+
+def shape_of(space: Space[Any]) -> tuple[int, ...]:
+    """The shape of the samples of an array leaf."""
+    assert space.shape is not None
+    return space.shape
 
 
 def subspaces(space: Space[Any]) -> list[tuple[Any, Space[Any]]] | None:
@@ -163,7 +171,7 @@ def bind_gatherer(space: Space[Any], blocks: Any, count: int) -> Gather:
 
 def _gatherer(space: Space[Any], blocks: Any, count: int) -> Gather:
     if is_array_leaf(space):
-        shape, dtype = (count, *space.shape), space.dtype
+        shape, dtype = (count, *shape_of(space)), space.dtype
 
         def gather(others: Any, envs: np.ndarray) -> np.ndarray:
             out = np.empty(shape, dtype)
@@ -199,7 +207,7 @@ def bind_stacker(space: Space[Any], n: int) -> Stack:
         :func:`gymvec.utils.concatenate`, in arrays that are the caller's own, at every depth.
     """
     if is_array_leaf(space):
-        shape = (n, *space.shape)
+        shape = (n, *shape_of(space))
         dtype = space.dtype
         stack = _leaf.concatenate
         return lambda items: stack(space, items, np.empty(shape, dtype))
@@ -218,7 +226,7 @@ class _Other:
 
     def __init__(self, space: Space[Any], n: int) -> None:
         self._space = space
-        self._batch = create_empty_array(space, n=n, fn=np.zeros)
+        self._batch: Any = create_empty_array(space, n=n, fn=np.zeros)
 
     def batch(self, items: list[Any], copy: bool) -> Any:
         self._batch = concatenate(self._space, items, self._batch)

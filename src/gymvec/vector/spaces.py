@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from gymnasium import Env, Space
 from gymnasium.spaces.utils import is_space_dtype_shape_equiv
-from gymnasium.vector.vector_env import VectorEnv
 
 from gymvec.utils import batch_differing_spaces, batch_space
 from gymvec.vector.errors import unpack_error
@@ -43,7 +42,15 @@ def batched_observation_space(
     )
 
 
-def check_spaces(vector_env: VectorEnv, envs: list[Env]) -> None:
+class HasObservationMode(Protocol):
+    """What the checks need to know of a vector environment."""
+
+    single_observation_space: Space[Any]
+    single_action_space: Space[Any]
+    observation_mode: str | tuple[Space[Any], Space[Any]]
+
+
+def check_spaces(vector_env: HasObservationMode, envs: list[Env]) -> None:
     """Check the spaces of the sub-environments against the vector environment's.
 
     Raises:
@@ -77,7 +84,7 @@ def check_spaces(vector_env: VectorEnv, envs: list[Env]) -> None:
 
 
 def check_reports(
-    vector_env: VectorEnv, reports: list[tuple[int, Subject, Any]]
+    vector_env: HasObservationMode, reports: list[tuple[int, Subject, Any]]
 ) -> list[Space[Any]]:
     """Check what the workers say about their environments.
 

@@ -52,7 +52,7 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         render_mode: The first sub-environment's.
         spec: What recreates the vector environment, if ``make_vec`` made it.
 
-    Example:
+    Examples:
         >>> import gymnasium as gym
         >>> import gymvec
         >>> envs = gymvec.SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 3)
@@ -69,22 +69,22 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
 
     env_fns: Sequence[Callable[[], Env]]
     copy: bool
-    observation_mode: str | tuple[Space, Space]
+    observation_mode: str | tuple[Space[Any], Space[Any]]
     autoreset_mode: AutoresetMode
     envs: list[Env]
     num_envs: int
     metadata: dict[str, Any]
     render_mode: str | None
-    single_action_space: Space
-    action_space: Space
-    single_observation_space: Space
-    observation_space: Space
+    single_action_space: Space[Any]
+    action_space: Space[Any]
+    single_observation_space: Space[Any]
+    observation_space: Space[Any]
 
     def __init__(
         self,
         env_fns: Sequence[Callable[[], Env]],
         copy: bool = True,
-        observation_mode: str | tuple[Space, Space] = "same",
+        observation_mode: str | tuple[Space[Any], Space[Any]] = "same",
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
     ) -> None:
         """Create the sub-environments.
@@ -122,7 +122,9 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
 
         n = self.num_envs
         self._env_obs: list[Any] = [_Missing] * n
-        self._observations = create_empty_array(self.single_observation_space, n=n, fn=np.zeros)
+        self._observations: Any = create_empty_array(
+            self.single_observation_space, n=n, fn=np.zeros
+        )
         self._rewards = np.zeros(n, dtype=np.float64)
         self._terminations = np.zeros(n, dtype=np.bool_)
         self._truncations = np.zeros(n, dtype=np.bool_)
@@ -162,12 +164,12 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         check_spaces(self, self.envs)
 
     @property
-    def np_random_seed(self) -> tuple[int, ...]:
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
         """The seed of each sub-environment's generator."""
         return self.get_attr("np_random_seed")
 
-    @property
-    def np_random(self) -> tuple[np.random.Generator, ...]:
+    @property  # type: ignore[misc]
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
         """The random number generator of each sub-environment."""
         return self.get_attr("np_random")
 
@@ -287,6 +289,8 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         else:
             rows: Iterator[Any] = iter(iterate(self.action_space, actions))
             items = [own_action(action) for action in islice(rows, self.num_envs + 1)]
+            # Copying runs the actions' own code, which may have closed this.
+            self._check_open()
         if len(items) != self.num_envs:
             more = "or more" if len(items) > self.num_envs else ""
             raise ValueError(
@@ -317,7 +321,8 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
     def render(self) -> tuple[RenderFrame, ...]:
         """The rendered frames of the sub-environments."""
         self._check_open()
-        return tuple([env.render() for env in self.envs])
+        frames: list[Any] = [env.render() for env in self.envs]
+        return tuple(frames)
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Call a method of each sub-environment, or get its attribute.

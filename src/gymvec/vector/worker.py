@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -23,9 +24,11 @@ from gymvec.vector.actions import bind_action_reader
 from gymvec.vector.arena import Arena, Layout
 from gymvec.vector.copies import keep_observation
 from gymvec.vector.errors import pack_error, text_of
+from gymvec.vector.lost import behind, set_lost
 from gymvec.vector.mail import Mailbox, Subject, dumps
 from gymvec.vector.registered import register_missing
 from gymvec.vector.rows import bind_writer
+from gymvec.vector.waiting import WaitMeter
 
 __all__ = ["Command", "Orders", "run_worker"]
 
@@ -59,10 +62,10 @@ class Orders:
     parent_pid: int
     arena: Arena
     layout: Layout
-    env_fns: CloudpickleWrapper
+    env_fns: CloudpickleWrapper[Any]
     connection: Any
     unused: list[Any]
-    observation_mode: str | tuple[Space, Space]
+    observation_mode: str | tuple[Space[Any], Space[Any]]
     observation_space: Space[Any]
     action_space: Space[Any]
     autoreset_mode: AutoresetMode
@@ -70,6 +73,9 @@ class Orders:
     polling: bool
     core: int | None
     specs: list[bytes]
+    measures_waiting: bool
+    # Of a worker in place of one that died: the pickled last observation of each environment.
+    last_seen: dict[int, bytes] | None
 
 
 def run_worker(orders: Orders) -> None:
@@ -115,24 +121,29 @@ class _Worker:
         self._outbox: list[tuple[int, Subject, bytes]] = []
         self._reports: list[tuple[int, Subject, bytes]] = []
         self._inbox: dict[int, bytes] = {}
-        self._envs: list[Env | None] = [None] * self._part.size
+        self._envs: list[Any] = [None] * self._part.size
         self._open = self._part.size
         self._stepper: Stepper | None = None
         self._actions: Any = None
+        self._meter = WaitMeter() if orders.measures_waiting and self._part.size > 1 else None
 
     def run(self) -> None:
         """Serve until every environment is closed."""
         commands: dict[int, Callable[[int], None]] = {Command.CLOSE: self._close}
         if self._build():
             commands |= self._bind()
-        self._mailbox.post(dumps(self._reports))
+        if self._orders.last_seen is None:
+            self._mailbox.post(dumps(self._reports))
+        else:
+            self._resume(self._orders.last_seen)
         bell = self._bell
         while self._open > 0:
             self._rest()
             serve_pass(
                 bell,
                 self._stepper,
-                Command.STEP,
+                # While it is measured a step is a command like others.
+                Command.STEP if self._meter is None else -1,
                 self._actions,
                 commands,
                 self._fail,
@@ -140,8 +151,7 @@ class _Worker:
             )
             bell.flush()
             self._post_outbox()
-        while not self._mailbox.flush():
-            self._mailbox.wait(1.0)
+        self._write_all()
 
     def _rest(self) -> None:
         """Wait for the bell; meanwhile write what the pipe did not take at first."""
@@ -198,7 +208,8 @@ class _Worker:
         """Make the environments and reports about them. Whether all can be worked with."""
         orders = self._orders
         fits = True
-        for i, env_fn in enumerate(orders.env_fns.fn):
+        env_fns: Any = orders.env_fns.fn
+        for i, env_fn in enumerate(env_fns):
             try:
                 if orders.core is not None:
                     os.sched_setaffinity(0, {orders.core})
@@ -256,6 +267,7 @@ class _Worker:
             self._send,
         )
         return {
+            Command.STEP: self._measured_step,
             Command.STEP_BY_LETTER: lambda env: stepper.step(env, self._argument_of(env)),
             Command.RESET: lambda env: stepper.reset(env, seed=None, options=None),
             Command.RESET_BY_LETTER: lambda env: stepper.reset(env, **self._argument_of(env)),
@@ -263,22 +275,64 @@ class _Worker:
             Command.SET_ATTR: self._set_attr,
         }
 
+    def _measured_step(self, env: int) -> None:
+        meter, action = self._meter, self._actions(self._first + env)
+        if meter is None:
+            # The last step that was measured is behind us in this pass.
+            self._stepper.step(env, action)
+            return
+        meter.measure(self._stepper.step, env, action)
+        if not meter.done:
+            return
+        self._meter = None
+        share = meter.share()
+        if share is not None:
+            self._outbox.append((self._first + env, Subject.WAITS, dumps(share)))
+            if not self._letters[env]:
+                self._send(env, (None, []))
+
+    def _resume(self, last_seen: dict[int, bytes]) -> None:
+        """Go on in place of a worker that died; end with the reason where that cannot be."""
+        failure = None
+        if self._stepper is None:
+            env, subject, packed = self._reports[-1]
+            failure = packed
+            if subject is not Subject.ERROR:
+                error = RuntimeError(f"environment {env} came back with other spaces")
+                failure = dumps(pack_error(error))
+        else:
+            same_step = self._orders.autoreset_mode is AutoresetMode.SAME_STEP
+            try:
+                for i in range(self._part.size):
+                    observation = pickle.loads(last_seen[self._first + i])
+                    set_lost(self._envs, i, observation, same_step)
+            except Exception as error:
+                failure = dumps(pack_error(error))
+        self._mailbox.post(dumps([(self._first, Subject.BUILT, failure or dumps(None))]))
+        if failure is not None:
+            self._write_all()
+            sys.exit(1)
+
+    def _write_all(self) -> None:
+        while not self._mailbox.flush():
+            self._mailbox.wait(1.0)
+
     def _call(self, env: int) -> None:
         name, args, kwargs = self._argument_of(env)
-        attribute = self._envs[env].get_wrapper_attr(name)
+        attribute = behind(self._envs[env], name).get_wrapper_attr(name)
         self._send(env, attribute(*args, **kwargs) if callable(attribute) else attribute)
 
     def _set_attr(self, env: int) -> None:
         self._letters[env] = False
         name, value = self._argument_of(env)
-        self._envs[env].set_wrapper_attr(name, value)
+        behind(self._envs[env]).set_wrapper_attr(name, value)
 
     def _close(self, env: int) -> None:
         self._letters[env] = False
         self._open -= 1
         closing, self._envs[env] = self._envs[env], None
         if closing is not None:
-            closing.close()
+            behind(closing).close()
 
 
 def _hand_back(observation: Any) -> list[Any]:

@@ -1,0 +1,35 @@
+"""The pages that are files of the repository's root, and those that may not be there."""
+
+import re
+from pathlib import Path
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = {
+    "README.md": "index.md",
+    "ARCHITECTURE.md": "architecture.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
+OPTIONAL = {"when-not.md": "When not to use it"}
+
+
+def on_config(config):
+    """Put optional pages that are there into the navigation, after the page on tuning."""
+    for name, title in OPTIONAL.items():
+        if Path(config.docs_dir, name).exists():
+            place = config.nav.index({"Tuning": "tuning.md"}) + 1
+            config.nav.insert(place, {title: name})
+    return config
+
+
+def on_files(files, config):
+    """Add the pages of the root, with links to each other as they are in the site."""
+    for name, page in PAGES.items():
+        text = (ROOT / name).read_text()
+        for other, target in PAGES.items():
+            text = re.sub(rf"\]\({re.escape(other)}(#[^)]*)?\)", rf"]({target}\1)", text)
+        text = re.sub(r"\]\(docs/", "](", text)
+        files.append(File.generated(config, page, content=text))
+    return files

@@ -1,0 +1,381 @@
+"""A good call of every callable of the extension modules, made anew each time."""
+
+from __future__ import annotations
+
+import multiprocessing
+import types
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium.vector.utils as theirs
+import numpy as np
+from gymnasium.spaces import Box
+from hostile_values import guarded
+from scripted import Scripted
+
+import gymvec.utils as ours
+from gymvec import (
+    _bell,
+    _columns,
+    _dispatch,
+    _exchange,
+    _infos,
+    _items,
+    _leaf,
+    _mailbox,
+    _rows,
+    _serve,
+    _slots,
+    _steps,
+    _trees,
+)
+
+MODULES = (
+    _bell, _columns, _dispatch, _exchange, _infos, _items, _leaf, _mailbox, _rows, _serve, _slots,
+    _steps, _trees,
+)  # fmt: skip
+
+SPACE = Box(-9, 9, (2,), np.float32)
+ROW = np.ones(2, np.float32)
+COLUMNS = [("a", 16, np.float64, ()), ("b", 24, np.int8, (3,))]
+HUB = _bell.hub_size()
+LANE = _bell.lane_size(2)
+
+
+def control_words() -> np.ndarray:
+    """Memory for a parent and two workers of two environments each."""
+    return guarded((HUB + 2 * LANE,), np.uint8)
+
+
+def parent(words: Any = None) -> _bell.Parent:
+    return _bell.Parent(control_words() if words is None else words, 0, lanes())
+
+
+def lanes() -> list[tuple[int, int]]:
+    return [(HUB, 2), (HUB + LANE, 2)]
+
+
+def asked() -> tuple[_bell.Parent, _bell.Worker]:
+    """Both sides, after a command to all."""
+    words = control_words()
+    one = parent(words)
+    other = _bell.Worker(words, 0, HUB, 2)
+    one.send_all(3)
+    return one, other
+
+
+def answered() -> _bell.Parent:
+    one, other = asked()
+    while (env := other.take()) >= 0:
+        other.answer(env)
+    other.flush()
+    return one
+
+
+def taken() -> _bell.Worker:
+    other = asked()[1]
+    other.take()
+    return other
+
+
+def step_blocks() -> _steps.StepBlocks:
+    return _steps.StepBlocks(*results()[:3])
+
+
+def results() -> list[np.ndarray]:
+    return [guarded((2,), np.float64), *(guarded((2,), np.bool_) for _ in range(3))]
+
+
+def action_block() -> _exchange.ActionBlock:
+    return _exchange.ActionBlock(guarded((2, 16), np.uint8), guarded((2,), np.uint8), (2,))
+
+
+def slot_writer() -> _slots.SlotWriter:
+    writer = _slots.SlotWriter(guarded((2, 64), np.uint8))
+    writer.put(0, {"a": 1, "b": {"c": np.zeros(2)}})
+    return writer
+
+
+def schemas() -> tuple[np.ndarray, ...]:
+    table = np.zeros((1, _slots.MAX_SCHEMAS + 1), np.int32)
+    return np.zeros((2, 64), np.uint8), table, np.zeros(2, np.int32), guarded((2,), np.int32)
+
+
+def info_batch() -> _infos.InfoBatch:
+    batch = _infos.InfoBatch(2)
+    batch.add({"a": 1.0, "b": np.zeros(2), "c": {"d": 1}}, 0)
+    return batch
+
+
+def mailbox() -> _mailbox.Mailbox:
+    box, other = _both_ends()
+    other.send_bytes(b"x")
+    return box
+
+
+def _both_ends() -> tuple[_mailbox.Mailbox, Any]:
+    one, other = multiprocessing.Pipe()
+    _kept[:] = [*_kept[-20:], one, other]
+    return _mailbox.Mailbox(one), other
+
+
+# So that an end is not closed while the other is in use.
+_kept: list[Any] = []
+
+
+def tree() -> _trees.TreeWriter:
+    block = guarded((2, 2), np.float32)
+    return _trees.TreeWriter(
+        [("a", _rows.RowWriter(block, 0)), ("b", None),
+         ("c", _trees.TreeWriter([(0, _rows.RowWriter(block, 1))]))]
+    )  # fmt: skip
+
+
+def stepper() -> _serve.Stepper:
+    rows = guarded((2, 2), np.float32)
+    return _serve.Stepper(
+        [Scripted(), Scripted()],
+        [[_rows.RowWriter(rows, 0), _rows.RowWriter(rows, 1)]],
+        step_blocks(),
+        guarded((2,), np.bool_),
+        slot_writer(),
+        _steps.SAME_STEP,
+        0,
+        lambda value: value,
+        lambda *letter: None,
+    )
+
+
+def ignore(*args: Any) -> None:
+    pass
+
+
+ARRAY_ENVS = np.array([0, 1])
+MEMORY_BYTES = 16
+
+
+class _Memory:
+    def __init__(self) -> None:
+        self.words = guarded((MEMORY_BYTES,), np.uint8)
+
+    def get_obj(self) -> Any:
+        return self.words
+
+
+def parts() -> list[list[np.ndarray]]:
+    return [results(), results()]
+
+
+# By name: what makes the arguments. Methods get their object first.
+CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
+    "_bell.hub_size": lambda: (),
+    "_bell.lane_size": lambda: (2,),
+    "_bell.parent_alive": lambda: (1,),
+    "_bell.Parent": lambda: (control_words(), 0, lanes()),
+    "_bell.Parent.close": lambda: (parent(),),
+    "_bell.Parent.num_envs": lambda: (parent(),),
+    "_bell.Parent.num_workers": lambda: (parent(),),
+    "_bell.Parent.num_pending": lambda: (parent(),),
+    "_bell.Parent.wakes": lambda: (parent(),),
+    "_bell.Parent.sleeps": lambda: (parent(),),
+    "_bell.Parent.send_all": lambda: (parent(), 3, False),
+    "_bell.Parent.send": lambda: (parent(), [0, 2], 3, False),
+    "_bell.Parent.pending": lambda: (parent(), 0),
+    "_bell.Parent.lane_pending": lambda: (parent(), 0),
+    "_bell.Parent.ring": lambda: (parent(), 0),
+    "_bell.Parent.wait": lambda: (answered(), 2, 0.001),
+    "_bell.Parent.drain": lambda: (answered(), 2),
+    "_bell.Parent.drain_all": lambda: (answered(),),
+    "_bell.Parent.abandon": lambda: (answered(), 0),
+    "_bell._Mapping.closed": lambda: (parent(),),
+    "_bell.Worker": lambda: (control_words(), 0, HUB, 2),
+    "_bell.Worker.close": lambda: (asked()[1],),
+    "_bell.Worker.wakes": lambda: (asked()[1],),
+    "_bell.Worker.sleeps": lambda: (asked()[1],),
+    "_bell.Worker.opcode": lambda: (asked()[1],),
+    "_bell.Worker.wait": lambda: (asked()[1], 0.001),
+    "_bell.Worker.take": lambda: (asked()[1],),
+    "_bell.Worker.answer": lambda: (taken(), 0),
+    "_bell.Worker.flush": lambda: (taken(),),
+    "_dispatch.Builtin": lambda: (router(), int, ignore),
+    "_dispatch.Builtin.__call__": lambda: (builtin(), SPACE, np.zeros((2, 2))),
+    "_dispatch.Builtin.kind": lambda: (router().builtins()[0],),
+    "_dispatch.Builtin.standard": lambda: (router().builtins()[0],),
+    "_dispatch.Builtin.__repr__": lambda: (router().builtins()[0],),
+    "_dispatch.Router": lambda: (theirs.iterate, theirs.concatenate),
+    "_dispatch.Router.add_builtin": lambda: (router(), int, ignore),
+    "_dispatch.Router.set_twin": lambda: (router(), ignore),
+    "_dispatch.Router.builtins": lambda: (router(),),
+    "_dispatch.Router.has": lambda: (router(), int),
+    "_dispatch.Router.find": lambda: (router(), Box),
+    "_exchange.ActionBlock": lambda: (guarded((2, 16), np.uint8), guarded((2,), np.uint8), (2,)),
+    "_exchange.ActionBlock.put": lambda: (action_block(), np.zeros((2, 2)), ARRAY_ENVS.copy()),
+    "_exchange.ActionBlock.__call__": lambda: (action_block(), 1),
+    "_exchange.StepResults": lambda: (parts(),),
+    "_exchange.StepResults.collect": lambda: (_exchange.StepResults(parts()),),
+    "_exchange.StepResults.finish": lambda: (
+        _exchange.StepResults(parts(), np.ones((4, 2))),
+        parent(),
+        0.0,
+    ),
+    "_exchange.StepResults.gather": lambda: (_exchange.StepResults(parts()), ARRAY_ENVS.copy()),
+    "_exchange.StepResults.has_letter": lambda: (_exchange.StepResults(parts()), 3),
+    "_exchange.StepResults.letters": lambda: (_exchange.StepResults(parts()),),
+    "_infos.add_info": lambda: ({}, {"a": 1, "b": {"c": np.zeros(2)}}, 1, 2),
+    "_infos.gather_infos": lambda: ([(0, {"a": 1}), (1, {"a": 2.5, "b": "x"})], 2),
+    "_infos.Column": lambda: (),
+    "_infos.InfoBatch": lambda: (2,),
+    "_infos.InfoBatch.infos": lambda: (info_batch(),),
+    "_infos.InfoBatch.add": lambda: (
+        info_batch(),
+        {"a": 2.0, "b": np.ones(2), "c": {"d": 2}},
+        1,
+    ),  # fmt: skip
+    "_items.gather_key": lambda: ([{"a": 1}, (2, 3)][:1], "a"),
+    "_items.KeyedItems": lambda: (lambda: {"a": [1, 2], "b": "xy"},),
+    "_items.KeyedItems.__iter__": lambda: (keyed(),),
+    "_items.KeyedItems.__next__": lambda: (keyed(),),
+    "_leaf.concatenate": lambda: (SPACE, [ROW, ROW], guarded((2, 2), np.float32)),
+    "_leaf.write": lambda: (SPACE, 1, ROW, _Memory()),
+    "_leaf.read": lambda: (SPACE, _Memory(), 2),
+    "_leaf.view": lambda: (SPACE, _Memory(), np.float32, (2,), None),
+    "_leaf.row_index": lambda: (1, 2),
+    "_mailbox.Mailbox": lambda: (_both_ends()[1],),
+    "_mailbox.Mailbox.connection": lambda: (mailbox(),),
+    "_mailbox.Mailbox.sent": lambda: (mailbox(),),
+    "_mailbox.Mailbox.received": lambda: (mailbox(),),
+    "_mailbox.Mailbox.unwritten": lambda: (mailbox(),),
+    "_mailbox.Mailbox.keep": lambda: (mailbox(), b"letter"),
+    "_mailbox.Mailbox.forget": lambda: (mailbox(),),
+    "_mailbox.Mailbox.post": lambda: (mailbox(), b"letter"),
+    "_mailbox.Mailbox.flush": lambda: (mailbox(),),
+    "_mailbox.Mailbox.receive": lambda: (mailbox(),),
+    "_mailbox.Mailbox.take": lambda: (mailbox(), dict, {}),
+    "_mailbox.Mailbox.wait": lambda: (mailbox(), 0.001),
+    "_mailbox.Mailbox.close": lambda: (mailbox(),),
+    "_mailbox.publish": lambda: (parent(), 3, None, [(mailbox(), b"letter")], False),
+    "_mailbox.drain": lambda: (answered(), 2, []),
+    "_rows.stack_rows": lambda: ([ROW, ROW], guarded((2, 2), np.float32)),
+    "_rows.write_row": lambda: (guarded((4, 2), np.float32), 1, ROW),
+    "_rows.gather_rows": lambda: (
+        np.zeros((3, 2), np.float32),
+        ARRAY_ENVS.copy(),
+        guarded((2, 2), np.float32),
+    ),  # fmt: skip
+    "_rows.view_rows": lambda: (guarded((16,), np.uint8), np.float32, (2,), 2),
+    "_rows.RowWriter": lambda: (guarded((4, 2), np.float32), 1),
+    "_rows.RowWriter.__call__": lambda: (_rows.RowWriter(guarded((4, 2), np.float32), 1), ROW),
+    "_serve.Stepper": lambda: (
+        [Scripted()],
+        [[ignore]],
+        _steps.StepBlocks(*[array[:1] for array in results()[:3]]),
+        guarded((1,), np.bool_),
+        _slots.SlotWriter(guarded((1, 64), np.uint8)),
+        _steps.NEXT_STEP,
+        0,
+        ignore,
+        ignore,
+    ),  # fmt: skip
+    "_serve.Stepper.step": lambda: (stepper(), 1, ROW),
+    "_serve.Stepper.reset": lambda: (stepper(), 1),
+    "_serve.serve_pass": lambda: (
+        asked()[1],
+        stepper(),
+        3,
+        action_block(),
+        {0: ignore},
+        ignore,
+        ignore,
+    ),  # fmt: skip
+    "_columns.Column": lambda: (),
+    "_columns.SlotColumns": lambda: (guarded((2, 64), np.uint8), list(COLUMNS)),
+    "_columns.SlotColumns.infos": lambda: (
+        _columns.SlotColumns(guarded((2, 64), np.uint8), list(COLUMNS)),
+    ),
+    "_slots.Column": lambda: (),
+    "_slots.Column.key": lambda: (_slots.schema_of({"a": 1}, 64).columns[0],),
+    "_slots.Column.dtype": lambda: (_slots.schema_of({"a": 1}, 64).columns[0],),
+    "_slots.Column.shape": lambda: (_slots.schema_of({"a": 1}, 64).columns[0],),
+    "_slots.Column.offset": lambda: (_slots.schema_of({"a": 1}, 64).columns[0],),
+    "_slots.Column.nested": lambda: (_slots.schema_of({"a": 1}, 64).columns[0],),
+    "_slots.Schema": lambda: (),
+    "_slots.Schema.columns": lambda: (_slots.schema_of({"a": 1}, 64),),
+    "_slots.Schema.signature": lambda: (_slots.schema_of({"a": 1}, 64),),
+    "_slots.schema_of": lambda: ({"a": 1, "b": {"c": np.zeros(2)}}, 64),
+    "_slots.SlotWriter": lambda: (guarded((2, 64), np.uint8),),
+    "_slots.SlotWriter.clear": lambda: (slot_writer(), 1),
+    "_slots.SlotWriter.put": lambda: (slot_writer(), 1, {"a": 1, "b": {"c": np.zeros(2)}}),
+    "_slots.same_schema": schemas,
+    "_steps.StepBlocks": lambda: tuple(results()[:3]),
+    "_steps.StepBlocks.put": lambda: (step_blocks(), 1, 0.5, True, False),
+    "_steps.StepBlocks.clear": lambda: (step_blocks(), 1),
+    "_steps.step_environments": lambda: (
+        [Scripted(), Scripted()],
+        [ROW, ROW],
+        [None, None],
+        step_blocks(),
+        guarded((2,), np.bool_),
+        _steps.SAME_STEP,
+        _infos.InfoBatch(2),
+        lambda value: value,
+    ),  # fmt: skip
+    "_trees.TreeWriter": lambda: ([("a", None), ("b", tree())],),
+    "_trees.TreeWriter.__call__": lambda: (tree(), {"a": ROW, "b": 1, "c": (ROW,)}),
+}
+# It may end this process, as it says; tests/hostile/test_kernel_objects.py calls it.
+APART = {"_bell.Worker.watch_parent"}
+
+
+def builtin() -> _dispatch.Builtin:
+    found = ours.iterate.router.builtins()
+    return next(handler for handler in found if handler.kind is Box)
+
+
+def router() -> _dispatch.Router:
+    made = _dispatch.Router(theirs.iterate, theirs.concatenate)
+    made.add_builtin(Box, ignore)
+    return made
+
+
+def keyed() -> _items.KeyedItems:
+    return _items.KeyedItems(lambda: {"a": [1, 2], "b": "xy"})
+
+
+def compiled() -> list[str]:
+    """The names of all callables and attributes of the extension modules."""
+    names = []
+    for module in MODULES:
+        short = module.__name__.partition(".")[2]
+        for name, value in vars(module).items():
+            if getattr(value, "__module__", None) != module.__name__:
+                continue
+            if not isinstance(value, type):
+                names.append(f"{short}.{name}")
+            elif not issubclass(value, BaseException) and "__members__" not in dir(value):
+                if name != "_Mapping":
+                    names.append(f"{short}.{name}")
+                names += [
+                    f"{short}.{name}.{member}"
+                    for member, what in vars(value).items()
+                    if not member.startswith("_")
+                    or member in ("__call__", "__next__", "__iter__", "__repr__")
+                    if callable(what) or isinstance(what, _ATTRIBUTES)
+                ]
+    return names
+
+
+_ATTRIBUTES = (property, types.GetSetDescriptorType, types.MemberDescriptorType)
+
+
+def find(name: str) -> Any:
+    """A function that makes the call of that name with its arguments."""
+    module, *path = name.split(".")
+    target = {m.__name__.partition(".")[2]: m for m in MODULES}[module]
+    for part in path:
+        found = target
+        target = vars(target)[part]
+    if isinstance(target, _ATTRIBUTES):
+        return lambda self: getattr(self, path[-1])
+    if len(path) == 2:
+        return lambda self, *args: getattr(found, path[1])(self, *args)
+    return target

@@ -1,0 +1,104 @@
+"""Taking a step's results in one call: all of them, or nothing."""
+
+import numpy as np
+import pytest
+
+from gymvec import _bell
+from gymvec._exchange import StepResults
+
+
+class Sides:
+    """The parent and two workers of two environments each, in one process."""
+
+    def __init__(self, block=None):
+        hub, lane = _bell.hub_size(), _bell.lane_size(2)
+        memory = bytearray(hub + 2 * lane + _bell.LINE)
+        start = -np.frombuffer(memory, np.uint8).ctypes.data % _bell.LINE
+        lanes = [start + hub, start + hub + lane]
+        self.parent = _bell.Parent(memory, start, [(offset, 2) for offset in lanes], wait="block")
+        self.workers = [_bell.Worker(memory, start, offset, 2) for offset in lanes]
+        self.parts = [
+            (np.zeros(2), np.zeros(2, bool), np.zeros(2, bool), np.zeros(2, bool)) for _ in range(2)
+        ]
+        self.results = StepResults(self.parts, block)
+
+    def answer(self, worker):
+        while (env := self.workers[worker].take()) >= 0:
+            self.workers[worker].answer(env)
+        self.workers[worker].flush()
+
+
+def test_all_results_are_taken():
+    sides = Sides()
+    sides.parent.send_all(0)
+    rewards, terminations, truncations, _ = sides.parts[1]
+    rewards[:], terminations[0], truncations[1] = (1.5, -2.0), True, True
+    sides.answer(0)
+    sides.answer(1)
+    got, copy = sides.results.finish(sides.parent, 1.0)
+    assert copy is None
+    assert [array.tolist() for array in got] == [
+        [0.0, 0.0, 1.5, -2.0],
+        [False, False, True, False],
+        [False, False, False, True],
+    ]
+    assert [array.dtype for array in got] == [np.float64, np.bool_, np.bool_]
+    assert sides.parent.num_pending == 0
+    # Nothing is due, so the same is there again: an interrupted caller loses nothing.
+    assert sides.results.finish(sides.parent, 0.0)[0][0].tolist() == [0.0, 0.0, 1.5, -2.0]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        np.arange(8, dtype=np.float32).reshape(4, 2),
+        np.arange(12, dtype=">f2").reshape(4, 3),
+        np.zeros((4, 0)),
+        np.arange(4 << 18, dtype=np.int64).reshape(4, -1),
+    ],
+    ids=["small", "big-endian", "empty", "without the GIL"],
+)
+def test_the_block_is_copied(block):
+    sides = Sides(block)
+    sides.parent.send_all(0)
+    sides.answer(0)
+    sides.answer(1)
+    _, copy = sides.results.finish(sides.parent, 1.0)
+    np.testing.assert_array_equal(copy, block)
+    assert copy.dtype == block.dtype
+    assert copy.flags.owndata
+
+
+def test_nothing_is_taken_before_all_is_there():
+    sides = Sides()
+    sides.parent.send_all(0)
+    sides.answer(0)
+    assert sides.results.finish(sides.parent, 0.01) is None
+    assert sides.parent.num_pending == 4
+    sides.answer(1)
+    assert sides.results.finish(sides.parent, 0.01) is not None
+
+
+@pytest.mark.parametrize("env", range(4))
+def test_nothing_is_taken_where_a_letter_belongs_to_an_answer(env):
+    sides = Sides()
+    sides.parent.send_all(0)
+    sides.parts[env // 2][3][env % 2] = True
+    sides.answer(0)
+    sides.answer(1)
+    assert sides.results.finish(sides.parent, 1.0) is None
+    assert sides.parent.num_pending == 4
+    assert sides.results.letters() == [env]
+
+
+def test_wrong_arguments():
+    sides = Sides()
+    for bell in (None, object(), sides.workers[0]):
+        with pytest.raises(TypeError):
+            sides.results.finish(bell, 1.0)
+    for block in (object(), [1.0], np.zeros((2, 2), object), np.zeros((4, 4))[:, ::2]):
+        with pytest.raises(ValueError, match="contiguous array of numbers"):
+            StepResults(sides.parts, block)
+    sides.parent.close()
+    with pytest.raises(ValueError, match="closed"):
+        sides.results.finish(sides.parent, 1.0)
