@@ -180,7 +180,7 @@ $(PEERS)/made: build/release/made $(wildcard bench/peers/*.txt)
 
 compare: $(PEERS)/made ## Measure CartPole on all kinds of vector environment, other packages' too
 	$(PEERS_PY) -m gymvec compare CartPole-v1 --seconds 0.4 --rounds 5 \
-		--json $(RESULTS)/compare.json --plot $(RESULTS)/compare.png $(ARGS)
+		--json $(RESULTS)/compare.json --plot docs/images/compare.png $(ARGS)
 
 peers: $(PEERS)/made ## Measure six environments on all kinds of vector environment
 	$(PEERS_PY) bench/peers/run.py $(ARGS)

@@ -1,6 +1,6 @@
 """gymvec beside other packages, on the environments of the targets: ``make peers``.
 
-    python bench/peers/run.py [--json bench/results/peers.json] [--plot bench/results/peers.png]
+    python bench/peers/run.py [--json bench/results/peers.json] [--plot docs/images/peers.png]
 
 What is measured is as in ``python -m gymvec compare``; peers that are not installed are named in
 the result. EnvPool's environments are its own, in C++, without Python: the mark of what leaving
@@ -68,7 +68,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.25, help="of a measurement")
     parser.add_argument("--json", metavar="FILE", default="bench/results/peers.json")
-    parser.add_argument("--plot", metavar="FILE", default="bench/results/peers.png")
+    parser.add_argument("--plot", metavar="FILE", default="docs/images/peers.png")
     arguments = parser.parse_args()
     plan = Plan(arguments.rounds, arguments.seconds)
     names, before, found = arguments.envs.split(","), facts.load(), []

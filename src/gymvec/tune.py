@@ -178,9 +178,10 @@ def _key(identity: Any, num_envs: int, vector_kwargs: Mapping[str, Any]) -> byte
     import cloudpickle
 
     try:
-        return cloudpickle.dumps((identity, num_envs, dict(vector_kwargs), usable_cores()))
+        key: bytes = cloudpickle.dumps((identity, num_envs, dict(vector_kwargs), usable_cores()))
     except Exception:
         return None
+    return key
 
 
 def arguments_of(choice: Choice, vector_kwargs: Mapping[str, Any]) -> dict[str, Any]:

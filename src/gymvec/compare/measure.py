@@ -245,16 +245,17 @@ def open_subject(held: dict[str, Any], key: str, setting: Setting) -> float:
 
 def estimate(held: dict[str, Any], seconds: float) -> float:
     """Seconds of a step, from as many as take ``seconds``, or one that takes longer."""
-    steps, taken = 1, held["subject"].take(1)
+    steps, taken = 1, take(held, 1)
     while taken < seconds:
         steps *= 2
-        taken = held["subject"].take(steps)
+        taken = take(held, steps)
     return max(taken, 1e-9) / steps
 
 
 def take(held: dict[str, Any], steps: int) -> float:
     """Take steps; the seconds they took."""
-    return held["subject"].take(steps)
+    seconds: float = held["subject"].take(steps)
+    return seconds
 
 
 def close_subject(held: dict[str, Any]) -> None:

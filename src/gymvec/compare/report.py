@@ -46,12 +46,13 @@ def failed(found: Iterable[dict[str, Any]]) -> bool:
 
 def label(result: dict[str, Any], found: Iterable[dict[str, Any]]) -> str:
     """The backend's name, with its workers where the results differ in them."""
+    name: str = result["backend"]
     workers = {each["workers"] for each in found if each["workers"] is not None}
-    if result["backend"] == LIMIT.name:
+    if name == LIMIT.name:
         return f"{LIMIT.name} (the limit)"
     if result["workers"] is None or len(workers) < 2:
-        return result["backend"]
-    return f"{result['backend']}, {result['workers']} worker{'s' * (result['workers'] > 1)}"
+        return name
+    return f"{name}, {result['workers']} worker{'s' * (result['workers'] > 1)}"
 
 
 def rich_table(facts: dict[str, Any]) -> Any:
