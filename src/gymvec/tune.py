@@ -174,7 +174,7 @@ def _key(identity: Any, num_envs: int, vector_kwargs: Mapping[str, Any]) -> byte
     import cloudpickle
 
     try:
-        return cloudpickle.dumps((identity, num_envs, dict(vector_kwargs), usable_cores()))
+        return bytes(cloudpickle.dumps((identity, num_envs, dict(vector_kwargs), usable_cores())))
     except Exception:
         return None
 

@@ -211,7 +211,7 @@ def _same_in_envpool(env_id: str) -> str | None:
 def _envpool_ids(held: dict[str, Any]) -> list[str]:
     import envpool
 
-    return envpool.list_all_envs()
+    return list(envpool.list_all_envs())
 
 
 def _with_progress(

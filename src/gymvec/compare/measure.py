@@ -242,12 +242,12 @@ def estimate(held: dict[str, Any], seconds: float) -> float:
     while taken < seconds:
         steps *= 2
         taken = held["subject"].take(steps)
-    return max(taken, 1e-9) / steps
+    return max(float(taken), 1e-9) / steps
 
 
 def take(held: dict[str, Any], steps: int) -> float:
     """Take steps; the seconds they took."""
-    return held["subject"].take(steps)
+    return float(held["subject"].take(steps))
 
 
 def close_subject(held: dict[str, Any]) -> None:

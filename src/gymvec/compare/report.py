@@ -50,7 +50,7 @@ def label(result: dict[str, Any], found: Iterable[dict[str, Any]]) -> str:
     if result["backend"] == LIMIT.name:
         return f"{LIMIT.name} (the limit)"
     if result["workers"] is None or len(workers) < 2:
-        return result["backend"]
+        return str(result["backend"])
     return f"{result['backend']}, {result['workers']} worker{'s' * (result['workers'] > 1)}"
 
 
