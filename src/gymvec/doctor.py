@@ -199,9 +199,10 @@ def _test_functions() -> None:
     for index, item in enumerate(items):
         utils.write_to_shared_memory(_SPACE, index, item, memory)
     empty: Any = theirs.create_empty_array(_SPACE, 4)
+    ours_empty: Any = utils.create_empty_array(_SPACE, 4)
     expected = theirs.concatenate(_SPACE, items, empty)
     for batch in (
-        utils.concatenate(_SPACE, items, utils.create_empty_array(_SPACE, 4)),
+        utils.concatenate(_SPACE, items, ours_empty),
         utils.read_from_shared_memory(_SPACE, memory, 4),
     ):
         for ours, right in zip(_arrays(batch), _arrays(expected), strict=True):

@@ -187,6 +187,7 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_bell.Parent.drain": lambda: (answered(), 2),
     "_bell.Parent.drain_all": lambda: (answered(),),
     "_bell.Parent.abandon": lambda: (answered(), 0),
+    "_bell.Parent.revive": lambda: (answered(), 0),
     "_bell._Mapping.closed": lambda: (parent(),),
     "_bell.Worker": lambda: (control_words(), 0, HUB, 2),
     "_bell.Worker.close": lambda: (asked()[1],),

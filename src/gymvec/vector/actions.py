@@ -88,7 +88,7 @@ def _reader(space: Space[Any], blocks: Any) -> Read:
     parts = subspaces(space)
     if parts is None:
         block: ActionBlock = next(blocks)
-        return block.take
+        return block
     readers = [(key, _reader(subspace, blocks)) for key, subspace in parts]
     if isinstance(space, Dict):
         return lambda index: {key: read(index) for key, read in readers}

@@ -232,7 +232,7 @@ class Arena:
                 return
             if error.errno not in _NO_ROOM:
                 raise
-            raise _no_room(size, error.errno, str(error.strerror)) from error
+            raise _no_room(size, int(error.errno or 0), str(error.strerror)) from error
 
     @property
     def buffer(self) -> Any:

@@ -201,7 +201,7 @@ class _Views:
             self.end = offset + row.nbytes
             self._columns.append((key, kind, view))
             places.append((key, offset, dtype, shape))
-        self.everyones = SlotColumns(slots, places)
+        self.everyones: SlotColumns = SlotColumns(slots, places)
 
     def add_rows(self, infos: dict[str, Any], rows: np.ndarray) -> None:
         """Add the infos of some environments."""

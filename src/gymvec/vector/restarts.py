@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from gymnasium import logger
 
@@ -289,7 +289,7 @@ def _check_picklable(env_fns: Sequence[Any], layout: Layout, orders: dict[str, A
     for part in layout.slices:
         fns = list(env_fns[part.start : part.stop])
         try:
-            ForkingPickler.dumps(CloudpickleWrapper(fns))
+            ForkingPickler.dumps(CloudpickleWrapper(cast(Any, fns)))
         except Exception as error:
             raise blame(fns, part.start, error) from error
     try:

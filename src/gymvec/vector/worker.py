@@ -276,12 +276,14 @@ class _Worker:
         }
 
     def _measured_step(self, env: int) -> None:
+        assert self._stepper is not None
+        step = self._stepper.step
         meter, action = self._meter, self._actions(self._first + env)
         if meter is None:
             # The last step that was measured is behind us in this pass.
-            self._stepper.step(env, action)
+            step(env, action)
             return
-        meter.measure(self._stepper.step, env, action)
+        meter.measure(step, env, action)
         if not meter.done:
             return
         self._meter = None
