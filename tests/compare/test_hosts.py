@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import psutil
 import pytest
@@ -60,6 +61,11 @@ def test_orders_share_what_is_held(host):
 def test_an_exception_is_a_reason_in_one_line(host):
     with pytest.raises(Failure, match="^ValueError: two lines$"):
         host.ask(fail, limit=60)
+
+
+def test_a_warning_is_no_failure(host):
+    """Warnings are errors in this process."""
+    host.ask(lambda held: warnings.warn("never mind", UserWarning, stacklevel=1), limit=60)
 
 
 def test_what_cannot_be_pickled(host):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -183,6 +184,8 @@ def _serve(connection: Any, log: str, start_method: str) -> None:
         # that is stopped.
         os.setpgid(0, 0)
     _write_to(log)
+    # Nobody reads them here, and where they are errors, as in tests, they would end a measurement.
+    warnings.simplefilter("ignore")
     held: dict[str, Any] = {}
     connection.send(None)
     while True:
