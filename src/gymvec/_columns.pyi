@@ -3,10 +3,12 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import Self, disjoint_base
+
+@disjoint_base
+class Column: ...
 
 @final
 class SlotColumns:
-    def __init__(
-        self, slots: npt.NDArray[np.uint8], columns: Iterable[tuple[Any, ...]]
-    ) -> None: ...
+    def __new__(cls, slots: npt.NDArray[np.uint8], columns: Iterable[tuple[Any, ...]]) -> Self: ...
     def infos(self) -> dict[str, Any]: ...

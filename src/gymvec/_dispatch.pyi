@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from typing_extensions import disjoint_base
+from typing_extensions import Self, disjoint_base
 
 _Handler = Callable[..., Any]
 
@@ -19,7 +19,7 @@ class Builtin:
 
 @disjoint_base
 class Router:
-    def __init__(self, table: Any, original: Any) -> None: ...
+    def __new__(cls, table: Any, original: Any) -> Self: ...
     def add_builtin(self, kind: type, handler: _Handler) -> None: ...
     def set_twin(self, twin: _Handler) -> None: ...
     def builtins(self) -> tuple[Builtin, ...]: ...

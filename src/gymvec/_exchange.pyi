@@ -3,6 +3,7 @@ from typing import Any, SupportsIndex, final
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import Self
 
 from gymvec._bell import Parent
 
@@ -11,19 +12,19 @@ _Results = tuple[npt.NDArray[np.float64], _Flags, _Flags]
 
 @final
 class ActionBlock:
-    def __init__(
-        self, rows: npt.NDArray[np.uint8], codes: npt.NDArray[np.uint8], shape: tuple[int, ...]
-    ) -> None: ...
+    def __new__(
+        cls, rows: npt.NDArray[np.uint8], codes: npt.NDArray[np.uint8], shape: tuple[int, ...]
+    ) -> Self: ...
     def put(self, actions: Any, envs: npt.NDArray[np.int64] | None = None) -> bool: ...
     def __call__(self, index: SupportsIndex) -> Any: ...
 
 @final
 class StepResults:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         parts: Iterable[tuple[npt.NDArray[np.float64], _Flags, _Flags, _Flags]],
         block: npt.NDArray[Any] | None = None,
-    ) -> None: ...
+    ) -> Self: ...
     def collect(self) -> _Results: ...
     def finish(
         self, bell: Parent, timeout_s: float

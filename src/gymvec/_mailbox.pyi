@@ -2,6 +2,8 @@ from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 from typing import Any, final
 
+from typing_extensions import Self
+
 from gymvec._bell import Parent
 
 @final
@@ -9,7 +11,7 @@ class Mailbox:
     connection: Connection
     sent: int
     received: int
-    def __init__(self, connection: Connection) -> None: ...
+    def __new__(cls, connection: Connection) -> Self: ...
     @property
     def unwritten(self) -> bool: ...
     def keep(self, letter: bytes) -> None: ...

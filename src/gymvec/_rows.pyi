@@ -3,6 +3,7 @@ from typing import Any, SupportsIndex, final
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import Self
 
 class RowSizeError(ValueError): ...
 
@@ -17,5 +18,5 @@ def view_rows(
 
 @final
 class RowWriter:
-    def __init__(self, block: npt.NDArray[Any], index: SupportsIndex) -> None: ...
+    def __new__(cls, block: npt.NDArray[Any], index: SupportsIndex) -> Self: ...
     def __call__(self, value: Any) -> None: ...

@@ -4,6 +4,7 @@ from typing import Any, Final, SupportsIndex, final
 import numpy as np
 import numpy.typing as npt
 from gymnasium import Env
+from typing_extensions import Self
 
 from gymvec._bell import Worker
 from gymvec._exchange import ActionBlock
@@ -16,8 +17,8 @@ SECOND_SET: Final[int]
 
 @final
 class Stepper:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         envs: list[Env[Any, Any]],
         writers: list[list[Callable[[Any], Any]]],
         blocks: StepBlocks,
@@ -27,7 +28,7 @@ class Stepper:
         first: int,
         keep: Callable[[Any], Any],
         send: Callable[[int, Any, Any], None],
-    ) -> None: ...
+    ) -> Self: ...
     def step(self, env: SupportsIndex, action: Any) -> None: ...
     def reset(self, env: SupportsIndex, **arguments: Any) -> None: ...
 

@@ -2,7 +2,7 @@ from typing import Any, Final, SupportsIndex, final
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import disjoint_base
+from typing_extensions import Self, disjoint_base
 
 MAX_SCHEMAS: Final[int]
 
@@ -30,7 +30,7 @@ def schema_of(info: Any, size: int) -> Schema | None: ...
 
 @final
 class SlotWriter:
-    def __init__(self, slots: npt.NDArray[np.uint8]) -> None: ...
+    def __new__(cls, slots: npt.NDArray[np.uint8]) -> Self: ...
     def clear(self, env: SupportsIndex) -> None: ...
     def put(self, env: SupportsIndex, info: Any) -> bool | tuple[int, tuple[Any, ...]] | None: ...
 

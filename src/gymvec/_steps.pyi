@@ -4,6 +4,7 @@ from typing import Any, Final, Protocol, SupportsIndex, final
 import numpy as np
 import numpy.typing as npt
 from gymnasium import Env
+from typing_extensions import Self
 
 class _Infos(Protocol):
     def add(self, info: Any, index: int) -> None: ...
@@ -14,13 +15,13 @@ DISABLED: Final[int]
 
 @final
 class StepBlocks:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         rewards: npt.NDArray[np.float64],
         terminations: npt.NDArray[np.bool_],
         truncations: npt.NDArray[np.bool_],
         first: int = 0,
-    ) -> None: ...
+    ) -> Self: ...
     def put(self, index: SupportsIndex, reward: Any, terminated: Any, truncated: Any) -> bool: ...
     def clear(self, index: SupportsIndex) -> None: ...
 

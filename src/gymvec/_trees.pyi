@@ -1,9 +1,11 @@
 from collections.abc import Iterable
 from typing import Any, final
 
+from typing_extensions import Self
+
 from gymvec._rows import RowWriter
 
 @final
 class TreeWriter:
-    def __init__(self, parts: Iterable[tuple[Any, RowWriter | TreeWriter | None]]) -> None: ...
+    def __new__(cls, parts: Iterable[tuple[Any, RowWriter | TreeWriter | None]]) -> Self: ...
     def __call__(self, value: Any) -> list[Any]: ...
