@@ -87,6 +87,18 @@ test-python: $(VENV)/with-test
 test-light: $(VENV)/with-test-light ## Run the Python tests that need no other packages' environments
 	$(PY) -m pytest tests/utils tests/install tests/kernels tests/property $(ARGS)
 
+# Everything that is written for macOS and Windows and also runs here: naps in place of futexes, a
+# watchdog that asks, mailboxes with threads.
+PORTABLE := $(CURDIR)/build/portable/site
+build/portable/site: build/portable/made
+	$(PY) -m pip install --quiet --no-deps --upgrade --target $@ build/portable/wheel/*.whl
+	touch $@
+
+test-portable: build/portable/site $(VENV)/with-test ## Run the tests of processes as on macOS and Windows
+	$(CC) -std=c11 -Wall -Wextra -g -O1 -pthread -DGV_PORTABLE csrc/test_bell.c $(C_CODE) -lm -o build/portable/test_bell
+	build/portable/test_bell
+	PYTHONPATH="$(PORTABLE)" $(PY) -m pytest tests/vector $(ARGS)
+
 # Python itself leaks at its end, and some tests want a worker to die of a segmentation fault.
 # The sanitized package shadows the release that is installed. C++ exceptions of other
 # packages need their library to be there when AddressSanitizer starts.

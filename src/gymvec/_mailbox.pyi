@@ -1,11 +1,30 @@
 from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
-from typing import Any, final
+from typing import Any, Final, final
 
 from gymvec._bell import Parent
 
+THREADED: Final[bool]
+
 @final
 class Mailbox:
+    connection: Connection
+    sent: int
+    received: int
+    def __init__(self, connection: Connection) -> None: ...
+    @property
+    def unwritten(self) -> bool: ...
+    def keep(self, letter: bytes) -> None: ...
+    def forget(self) -> None: ...
+    def post(self, letter: bytes) -> bool: ...
+    def flush(self) -> bool: ...
+    def receive(self) -> bytes | None: ...
+    def take(self, parse: Callable[[bytes], dict[Any, Any]], into: dict[Any, Any]) -> bool: ...
+    def wait(self, seconds: float) -> None: ...
+    def close(self) -> None: ...
+
+@final
+class ThreadedMailbox:
     connection: Connection
     sent: int
     received: int
@@ -25,7 +44,7 @@ def publish(
     bell: Parent,
     command: int,
     envs: Iterable[int] | None,
-    letters: list[tuple[Mailbox, bytes]],
+    letters: list[tuple[Mailbox, bytes]] | list[tuple[ThreadedMailbox, bytes]],
     eager: bool,
 ) -> None: ...
 def drain(bell: Parent, limit: int, into: list[int]) -> None: ...

@@ -68,7 +68,12 @@ cdef class Stepper:
         send,
     ):
         cdef Py_ssize_t n = len(envs)
-        if not 1 <= len(writers) <= 2 or any([len(of_set) != n for of_set in writers]) or blocks._n != n or slots._n != n:
+        if (
+            not 1 <= len(writers) <= 2
+            or any([len(of_set) != n for of_set in writers])
+            or blocks._n != n
+            or slots._n != n
+        ):
             raise ValueError(f"expected {n} writers, rewards, flags and slots")
         if (
             cnp.PyArray_NDIM(letters) != 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic
@@ -181,6 +182,8 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             raise ValueError(f"expected `wait` to be one of {_WAIT_MODES}, got {wait!r}")
         if cpu_affinity is not None and len(cpu_affinity) == 0:
             raise ValueError("expected at least one core in `cpu_affinity`, or None")
+        if cpu_affinity is not None and not hasattr(os, "sched_setaffinity"):
+            raise ValueError("`cpu_affinity` needs Linux; leave it None on this system")
         self.env_fns = env_fns
         self.shared_memory = shared_memory
         self.copy = copy
