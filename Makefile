@@ -144,7 +144,7 @@ dist-test: dist ## Test the wheel in dist in a new environment without a compile
 	tar -xzf dist/*.tar.gz -C build/dist-test/sdist --strip-components=1
 	$(PYTHON) -m venv build/dist-test/venv
 	build/dist-test/venv/bin/python -m pip install --quiet "$$(echo dist/*.whl)[test]"
-	cd build/dist-test/sdist && rm -r src csrc && PATH="$(CURDIR)/build/dist-test/venv/bin" \
+	cd build/dist-test/sdist && PATH="$(CURDIR)/build/dist-test/venv/bin" \
 		python -m pytest $(ARGS)
 
 PYTHONS ?= 3.10 3.11 3.12 3.13
