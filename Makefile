@@ -147,10 +147,8 @@ dist-test: dist ## Test the wheel in dist in a new environment without a compile
 	cd build/dist-test/sdist && PATH="$(CURDIR)/build/dist-test/venv/bin" \
 		python -m pytest $(ARGS)
 
-PYTHONS ?= 3.10 3.11 3.12 3.13
-CELLS ?= oldest newest
 matrix: $(VENV)/with-dist ## Test on PYTHONS="3.10 ..." with CELLS="oldest newest" dependencies
-	$(PY) tools/matrix.py --pythons "$(PYTHONS)" --cells "$(CELLS)" $(ARGS)
+	$(PY) tools/matrix.py $(if $(PYTHONS),--pythons "$(PYTHONS)") $(if $(CELLS),--cells "$(CELLS)") $(ARGS)
 
 bench: $(VENV)/with-bench ## Measure gymvec beside Gymnasium
 	$(PY) -m pytest bench/test_utils.py -q -W default --benchmark-quiet --benchmark-json=build/bench.json $(ARGS)
