@@ -210,7 +210,8 @@ def test_leaks(name):
     function, fails, share = CASES[name]
     times = int(CALLS * share)
     process = psutil.Process()
-    repeat(function, fails, max(times // 50, 50))
+    # Until caches and free lists are full.
+    repeat(function, fails, max(times // 50, 500))
     before, blocks, size = counts(), sys.getallocatedblocks(), process.memory_info().rss
     repeat(function, fails, times)
     after = counts()
