@@ -47,7 +47,7 @@ def make_vec(
             or the arguments are not for it.
         ValueError: The vectorization mode is none of these.
 
-    Examples:
+    Example:
         >>> import gymvec
         >>> envs = gymvec.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
         >>> envs

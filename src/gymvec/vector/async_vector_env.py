@@ -74,7 +74,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         processes: The worker processes.
         observations: The latest batch; with ``copy=False`` what :meth:`step` returns.
 
-    Examples:
+    Example:
         >>> import gymnasium as gym
         >>> import gymvec
         >>> envs = gymvec.AsyncVectorEnv([lambda: gym.make("CartPole-v1")] * 3)
