@@ -103,6 +103,18 @@ test-light: $(VENV)/with-test-light ## Run the Python tests that need no other p
 chaos: $(VENV)/with-test ## Deaths, stops, errors and time-outs at random: make chaos SECONDS=600 SEED=1
 	cd tests/vector && PYTHONPATH=.. ../../$(PY) chaos.py --seconds $(SECONDS) --seed $(SEED) $(ARGS)
 
+# Everything that is written for macOS and Windows and also runs here: naps in place of futexes, a
+# watchdog that asks, mailboxes with threads.
+PORTABLE := $(CURDIR)/build/portable/site
+build/portable/site: build/portable/made
+	$(PY) -m pip install --quiet --no-deps --upgrade --target $@ build/portable/wheel/*.whl
+	touch $@
+
+test-portable: build/portable/site $(VENV)/with-test ## Run the tests of processes as on macOS and Windows
+	$(CC) -std=c11 -Wall -Wextra -g -O1 -pthread -DGV_PORTABLE csrc/test_bell.c $(C_CODE) -lm -o build/portable/test_bell
+	build/portable/test_bell
+	PYTHONPATH="$(PORTABLE)" $(PY) -m pytest tests/vector $(ARGS)
+
 # Python itself leaks at its end, and some tests want a worker to die of a segmentation fault.
 # The sanitized package shadows the release that is installed. C++ exceptions of other
 # packages need their library to be there when AddressSanitizer starts.
@@ -148,13 +160,11 @@ dist-test: dist ## Test the wheel in dist in a new environment without a compile
 	tar -xzf dist/*.tar.gz -C build/dist-test/sdist --strip-components=1
 	$(PYTHON) -m venv build/dist-test/venv
 	build/dist-test/venv/bin/python -m pip install --quiet "$$(echo dist/*.whl)[test]"
-	cd build/dist-test/sdist && rm -r src csrc && PATH="$(CURDIR)/build/dist-test/venv/bin" \
+	cd build/dist-test/sdist && PATH="$(CURDIR)/build/dist-test/venv/bin" \
 		python -m pytest $(ARGS)
 
-PYTHONS ?= 3.10 3.11 3.12 3.13
-CELLS ?= oldest newest
 matrix: $(VENV)/with-dist ## Test on PYTHONS="3.10 ..." with CELLS="oldest newest" dependencies
-	$(PY) tools/matrix.py --pythons "$(PYTHONS)" --cells "$(CELLS)" $(ARGS)
+	$(PY) tools/matrix.py $(if $(PYTHONS),--pythons "$(PYTHONS)") $(if $(CELLS),--cells "$(CELLS)") $(ARGS)
 
 # What `make table` puts into README.md.
 RESULTS := bench/results

@@ -1,8 +1,9 @@
 """The extension modules of gymvec; everything else is in pyproject.toml.
 
 The environment variable GYMVEC_BUILD chooses how they are compiled:
-``release`` (the default), ``debug`` (bounds checks, assertions, no optimisation) or
-``sanitize`` (debug with AddressSanitizer and UndefinedBehaviorSanitizer). Each has a build
+``release`` (the default), ``debug`` (bounds checks, assertions, no optimisation), ``sanitize``
+(debug with AddressSanitizer and UndefinedBehaviorSanitizer) or ``portable`` (release without what
+only Linux has, and with the pipes of Windows). Each has a build
 folder of its own: neither Cython nor setuptools builds anew when only the flags differ.
 """
 
@@ -15,9 +16,10 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 MODE = os.environ.get("GYMVEC_BUILD", "release")
-if MODE not in ("release", "debug", "sanitize"):
-    raise SystemExit(f"GYMVEC_BUILD must be release, debug or sanitize, got {MODE!r}")
-CHECKED = MODE != "release"
+MODES = ("release", "debug", "sanitize", "portable")
+if MODE not in MODES:
+    raise SystemExit(f"GYMVEC_BUILD must be one of {', '.join(MODES)}, got {MODE!r}")
+CHECKED = MODE in ("debug", "sanitize")
 
 if sys.platform == "win32":
     compile_args = ["/std:c11", "/experimental:c11atomics", "/Od" if CHECKED else "/O2"]
@@ -66,6 +68,7 @@ def extension(name: str, *c_sources: str) -> Extension:
             ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
             # The oldest NumPy that pyproject.toml allows; a build runs on all since.
             ("NPY_TARGET_VERSION", "NPY_1_20_API_VERSION"),
+            *([("GV_PORTABLE", None)] if MODE == "portable" else []),
         ],
         extra_compile_args=compile_args,
         extra_link_args=link_args,

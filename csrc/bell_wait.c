@@ -19,7 +19,7 @@
 #include <sys/syscall.h>
 #endif
 
-#if defined(__linux__) && defined(SYS_futex)
+#if defined(__linux__) && defined(SYS_futex) && !defined(GV_PORTABLE)
 #define HAVE_FUTEX 1
 #else
 #define HAVE_FUTEX 0

@@ -119,7 +119,7 @@ gv_status gv_watch_parent(int64_t pid, bool polling)
     argument->pid = (pid_t)pid;
     argument->fd = -1;
     argument->by_parent = getppid() == (pid_t)pid;
-#if defined(__linux__) && defined(SYS_pidfd_open)
+#if defined(__linux__) && defined(SYS_pidfd_open) && !defined(GV_PORTABLE)
     if (!polling) {
         argument->fd = (int)syscall(SYS_pidfd_open, argument->pid, 0);
         if (argument->fd < 0 && errno == ESRCH)

@@ -16,6 +16,7 @@ _HALF = "Gymnasium below 1.4 has no shared memory of float16 and longdouble"
 _TEXT = "Gymnasium below 1.4 has Text codes that differ from process to process"
 _ERRORS = "Gymnasium below 1.4 raises other errors for spaces that do not go together"
 _LENGTHS = "Gymnasium below 1.3 takes no notice of unequal lengths"
+_CHECKS = "Gymnasium below 1.4 does not check, or checks by assertions"
 _DTYPE = "Gymnasium below 1.3 has a Discrete without a dtype"
 _CASTS = "NumPy below 1.24 does not warn of casts that overflow"
 
@@ -66,6 +67,14 @@ RULES = [
         (r"utils/test_iterate\.py::test_unequal_lengths", _LENGTHS),
         (r"utils/test_shared_memory_values\.py::test_odd_values_of_a_tuple", _LENGTHS),
         (r"property/test_random_spaces\.py::test_shared_memory_of_arrays", _LENGTHS),
+        (r"property/test_random_spaces\.py::test_iterate", _LENGTHS),
+        (r"vector/test_sync_contract\.py::test_observation_modes", _CHECKS),
+        (r"vector/test_sync_contract\.py::test_wrong_(seeds|masks)_reset_nothing", _CHECKS),
+        (r"vector/test_sync_contract\.py::test_a_wrong_number_of_actions", _CHECKS),
+        (
+            r"vector/test_async_calls\.py::test_signatures",
+            "Gymnasium below 1.4 has other arguments of AsyncVectorEnv",
+        ),
         (
             r"utils/test_concatenate\.py::test_iterables_of_items"
             r"\[.*-(generator|iterator|values|none|number)\]",

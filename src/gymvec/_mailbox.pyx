@@ -11,7 +11,24 @@ from libc.string cimport memcpy
 
 import os
 import select
+import socket
+import sys
+import threading
+from _queue import Empty, SimpleQueue
 from collections import deque
+
+cdef extern from *:
+    """
+    #if defined(_WIN32) || defined(GV_PORTABLE)
+    #define GV_THREADED 1
+    #else
+    #define GV_THREADED 0
+    #endif
+    """
+    const bint GV_THREADED
+
+THREADED = bool(GV_THREADED)
+"""Whether vector environments use :class:`ThreadedMailbox`: on Windows and in portable builds."""
 
 cdef enum:
     HEADER_BYTES = 8  # the size of the letter
@@ -160,6 +177,160 @@ cdef class Mailbox:
         self.connection.close()
 
 
+# What a sender puts among the letters that came, to end a wait: all is written, or the end.
+cdef object WRITTEN = object()
+cdef object ENDED = object()
+
+
+@cython.final
+cdef class ThreadedMailbox:
+    """A :class:`Mailbox` for pipes that can only be waited for, as on Windows.
+
+    One thread writes and one reads, whole letters each; between them and the caller are queues
+    whose methods are not Python code, so that Ctrl-C finds a letter on one side or the other. The
+    threads begin with the first use, after all workers were started.
+
+    Args:
+        connection: The end, from ``context.Pipe()``. It stays blocking.
+
+    Attributes:
+        connection: The end.
+        sent: Letters that were taken to be sent.
+        received: Letters that were handed out.
+    """
+
+    cdef readonly object connection
+    cdef readonly Py_ssize_t sent
+    cdef readonly Py_ssize_t received
+    cdef Py_ssize_t _written
+    cdef object _outgoing
+    cdef object _incoming
+    cdef object _letter
+    cdef object _error
+    cdef bint _started
+    cdef bint _ended
+
+    def __init__(self, connection):
+        self.connection = connection
+        self._outgoing = SimpleQueue()
+        self._incoming = SimpleQueue()
+
+    cdef int start(self) except -1:
+        if not self._started:
+            for target in (self._send, self._receive):
+                threading.Thread(target=target, daemon=True).start()
+            self._started = True
+        return 0
+
+    def _send(self):
+        """The thread that writes; None ends it."""
+        while (letter := self._outgoing.get()) is not None:
+            try:
+                self.connection.send_bytes(letter)
+            except OSError as error:
+                self._error = error
+                break
+            self._written += 1
+            if self._written == self.sent:
+                self._incoming.put(WRITTEN)
+
+    def _receive(self):
+        """The thread that reads, until the other side is gone."""
+        try:
+            while True:
+                self._incoming.put(self.connection.recv_bytes())
+        except (EOFError, OSError):
+            self._incoming.put(ENDED)
+
+    @property
+    def unwritten(self):
+        """Whether there is something left to write."""
+        return self._written < self.sent
+
+    def keep(self, bytes letter not None):
+        """Take a letter, which is written from now on."""
+        self.put(letter)
+
+    cdef int put(self, bytes letter) except -1:
+        self._outgoing.put(letter)
+        self.sent += 1
+        return 0
+
+    def forget(self):
+        """Give up what is unwritten: the other side is gone."""
+        self._written = self.sent
+        self._error = None
+
+    def post(self, bytes letter not None):
+        """Send a letter. Returns whether all is written."""
+        self.put(letter)
+        return self.flush()
+
+    def flush(self):
+        """Whether all is written.
+
+        Raises:
+            BrokenPipeError: The other side is gone.
+        """
+        self.start()
+        if self._error is not None and self._written < self.sent:
+            raise BrokenPipeError("the other end of the pipe is gone") from self._error
+        return self._written >= self.sent
+
+    def receive(self):
+        """As :meth:`Mailbox.receive`."""
+        if not self.fetch(0.0):
+            return None
+        letter, self._letter = self._letter, None
+        self.received += 1
+        return letter
+
+    def take(self, parse, dict into not None):
+        """As :meth:`Mailbox.take`."""
+        if not self.fetch(0.0):
+            return False
+        items = parse(self._letter)
+        PyDict_Update(into, items)
+        self._letter = None
+        self.received += 1
+        return True
+
+    cdef bint fetch(self, double seconds) except -1:
+        """Whether a letter is at hand, after one wait."""
+        self.start()
+        while self._letter is None and not self._ended:
+            try:
+                found = self._incoming.get(seconds > 0, seconds)
+            except Empty:
+                return False
+            if found is ENDED:
+                self._ended = True
+            elif found is not WRITTEN:
+                self._letter = found
+            elif seconds > 0:
+                return False
+        if self._letter is None:
+            raise EOFError("the other end of the pipe is closed")
+        return True
+
+    def wait(self, double seconds):
+        """Wait until there is something to read, or all is written."""
+        try:
+            self.fetch(seconds)
+        except EOFError:
+            pass  # Told by what reads or writes next.
+
+    def close(self):
+        """Close this end."""
+        self._outgoing.put(None)
+        self.forget()
+        if sys.platform != "win32" and self._started and not self.connection.closed:
+            # A thread that reads goes on reading what was closed, or what has its number next.
+            with socket.socket(fileno=os.dup(self.connection.fileno())) as end:
+                end.shutdown(socket.SHUT_RDWR)
+        self.connection.close()
+
+
 def publish(bell, command, envs, list letters not None, bint eager):
     """Send a command and take its letters, both or neither.
 
@@ -167,7 +338,7 @@ def publish(bell, command, envs, list letters not None, bint eager):
         bell: The parent's control words, a :class:`gymvec._bell.Parent`.
         command: Opcode.
         envs: The environments; None for all.
-        letters: Pairs of a :class:`Mailbox` and a letter, still to be flushed.
+        letters: Pairs of a mailbox and a letter, still to be flushed.
         eager: As for ``Parent.send``.
 
     Raises:
@@ -176,14 +347,17 @@ def publish(bell, command, envs, list letters not None, bint eager):
     # The caller's list may change while the control words run code of theirs.
     letters = [(mailbox, letter) for mailbox, letter in letters]
     for mailbox, letter in letters:
-        if type(mailbox) is not Mailbox or type(letter) is not bytes:
+        if type(mailbox) not in (Mailbox, ThreadedMailbox) or type(letter) is not bytes:
             raise TypeError(f"expected a Mailbox and bytes, got {type(mailbox)}, {type(letter)}")
     if envs is None:
         bell.send_all(command, eager)
     else:
         bell.send(envs, command, eager)
     for mailbox, letter in letters:
-        (<Mailbox>mailbox).put(<bytes>letter)
+        if type(mailbox) is Mailbox:
+            (<Mailbox>mailbox).put(<bytes>letter)
+        else:
+            (<ThreadedMailbox>mailbox).put(<bytes>letter)
 
 
 def drain(bell, limit, list into not None):

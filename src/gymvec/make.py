@@ -56,7 +56,7 @@ def make_vec(
         ValueError: The vectorization mode is none of these, or is ``"auto"`` with a
             ``batch_size``.
 
-    Examples:
+    Example:
         >>> import gymvec
         >>> envs = gymvec.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
         >>> envs

@@ -67,7 +67,7 @@ def batch_space(space: Space[Any], n: int = 1) -> Space[Any]:
     Raises:
         TypeError: ``space`` is not a :class:`gymnasium.Space`.
 
-    Examples:
+    Example:
         >>> from gymnasium.spaces import Box, Dict
         >>> batch_space(Dict({"position": Box(0, 1, (3,)), "velocity": Box(0, 1, (2,))}), n=5)
         Dict('position': Box(0.0, 1.0, (5, 3), float32), 'velocity': Box(0.0, 1.0, (5, 2), float32))
@@ -204,7 +204,7 @@ def batch_differing_spaces(spaces: _PySequence[Space[Any]]) -> Space[Any]:
         TypeError: The classes differ, or have no registered handler.
         ValueError: The list is empty, or dtypes, shapes or keys differ.
 
-    Examples:
+    Example:
         >>> from gymnasium.spaces import Discrete
         >>> batch_differing_spaces([Discrete(3), Discrete(5), Discrete(4), Discrete(8)])
         MultiDiscrete([3 5 4 8])

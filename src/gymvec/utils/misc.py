@@ -21,7 +21,7 @@ class CloudpickleWrapper(Generic[_EnvT_co]):
 
     Closures, lambdas, partials and what is defined in ``__main__`` cross to another process.
 
-    Examples:
+    Example:
         >>> import pickle
         >>> wrapper = CloudpickleWrapper(lambda: 42)
         >>> pickle.loads(pickle.dumps(wrapper))()

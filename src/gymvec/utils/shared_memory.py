@@ -72,7 +72,7 @@ def create_shared_memory(space: Space[Any], n: int = 1, ctx: ModuleType = mp) ->
         CustomSpaceError: No handler is registered for the space's class.
         TypeError: The space has no fixed shape (Graph, Sequence), or is no space.
 
-    Examples:
+    Example:
         >>> from gymnasium.spaces import Box
         >>> create_shared_memory(Box(0, 1, (3,)), n=2).get_obj()  # doctest: +ELLIPSIS
         <multiprocessing.sharedctypes.c_float_Array_6 object at ...>
@@ -169,7 +169,7 @@ def read_from_shared_memory(
         TypeError: ``space`` is not a :class:`gymnasium.Space`.
         ValueError: The memory is not that of ``n`` samples of this space.
 
-    Examples:
+    Example:
         >>> from gymnasium.spaces import Discrete
         >>> memory = create_shared_memory(Discrete(5), n=2)
         >>> write_to_shared_memory(Discrete(5), 1, 3, memory)
@@ -253,7 +253,7 @@ def write_to_shared_memory(space: Space[Any], index: int, value: Any, shared_mem
         TypeError: ``space`` is not a :class:`gymnasium.Space`.
         ValueError: The value has another number of elements, or the memory is not of this space.
 
-    Examples:
+    Example:
         >>> from gymnasium.spaces import Box
         >>> import numpy as np
         >>> memory = create_shared_memory(Box(0, 9, (2,)), n=2)

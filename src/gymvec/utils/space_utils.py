@@ -58,7 +58,7 @@ def iterate(space: Space[_T], items: _T) -> Iterator[Any]:
         TypeError: ``space`` is not a :class:`gymnasium.Space`, or cannot be iterated over.
         ValueError: While iterating, the parts turn out to be of unequal length.
 
-    Examples:
+    Example:
         >>> from gymnasium.spaces import Box, Dict
         >>> import numpy as np
         >>> space = Dict({"position": Box(0, 1, (2, 1)), "on": Box(0, 1, (2,), np.int8)})
@@ -138,7 +138,7 @@ def concatenate(
         TypeError: ``space`` is not a :class:`gymnasium.Space`, or NumPy refuses a cast.
         ValueError: An item has another shape, or there are not ``n`` items.
 
-    Examples:
+    Example:
         >>> from gymnasium.spaces import Box
         >>> import numpy as np
         >>> items = [np.array([1, 2], np.float32), np.array([3, 4], np.float32)]
@@ -196,7 +196,7 @@ def create_empty_array(
     Raises:
         TypeError: ``space`` is not a :class:`gymnasium.Space`.
 
-    Examples:
+    Example:
         >>> from gymnasium.spaces import Box, Dict, Discrete
         >>> space = Dict({"position": Box(0, 1, (3,)), "level": Discrete(4)})
         >>> create_empty_array(space, n=2)

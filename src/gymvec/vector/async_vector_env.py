@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic
@@ -77,7 +78,7 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         processes: The worker processes.
         observations: The latest batch; with ``copy=False`` what :meth:`step` returns.
 
-    Examples:
+    Example:
         >>> import gymnasium as gym
         >>> import gymvec
         >>> envs = gymvec.AsyncVectorEnv([lambda: gym.make("CartPole-v1")] * 3)
@@ -205,6 +206,8 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 f"expected `step_timeout` to be a positive number of seconds or None, got "
                 f"{step_timeout!r}"
             )
+        if cpu_affinity is not None and not hasattr(os, "sched_setaffinity"):
+            raise ValueError("`cpu_affinity` needs Linux; leave it None on this system")
         self.env_fns = env_fns
         self.on_worker_death = on_worker_death
         self.step_timeout = step_timeout

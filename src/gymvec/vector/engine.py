@@ -16,13 +16,13 @@ from gymnasium import logger
 
 from gymvec import _bell
 from gymvec._exchange import StepResults
-from gymvec._mailbox import Mailbox, drain, publish
+from gymvec._mailbox import drain, publish
 from gymvec._serve import APART
 from gymvec.vector.answers import NOTHING, Answers, Late, opened
 from gymvec.vector.arena import Arena, Layout
 from gymvec.vector.errors import WorkerDiedError
 from gymvec.vector.info_slots import InfoSlots
-from gymvec.vector.mail import Subject, dumps
+from gymvec.vector.mail import Mailbox, Subject, dumps
 from gymvec.vector.patience import Patience
 from gymvec.vector.processes import Workers
 from gymvec.vector.worker import Command

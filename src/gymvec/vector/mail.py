@@ -12,9 +12,14 @@ import pickle
 from collections import ChainMap
 from enum import IntEnum
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gymvec._mailbox import Mailbox
+from gymvec import _mailbox
+
+if TYPE_CHECKING or not _mailbox.THREADED:
+    from gymvec._mailbox import Mailbox
+else:
+    from gymvec._mailbox import ThreadedMailbox as Mailbox
 
 __all__ = ["Mailbox", "Subject", "dumps"]
 

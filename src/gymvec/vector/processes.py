@@ -26,6 +26,8 @@ _TERM_SECONDS = 1.0
 _KILL_SECONDS = 10.0
 # Between two looks at a process whose sentinel says nothing.
 _LOOK_SECONDS = 0.02
+# Windows waits for 63 at a time.
+_MOST_SENTINELS = 60
 
 
 class _Plan(NamedTuple):
@@ -234,7 +236,7 @@ def _wait(processes: list[Any], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     alive = [process for process in processes if not _has_ended(process)]
     while alive and time.monotonic() < deadline:
-        wait([process.sentinel for process in alive], _LOOK_SECONDS)
+        wait([process.sentinel for process in alive[:_MOST_SENTINELS]], _LOOK_SECONDS)
         alive = [process for process in alive if not _has_ended(process)]
 
 

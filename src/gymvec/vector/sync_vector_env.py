@@ -52,7 +52,7 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         render_mode: The first sub-environment's.
         spec: What recreates the vector environment, if ``make_vec`` made it.
 
-    Examples:
+    Example:
         >>> import gymnasium as gym
         >>> import gymvec
         >>> envs = gymvec.SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 3)
@@ -116,8 +116,9 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
                 self.envs.append(env_fn())
             self._take_spaces()
         except BaseException:
-            # Nobody else can close them.
+            # Nobody else can close them, and nobody shall once more.
             _close_each(self.envs)
+            self.closed = True
             raise
 
         n = self.num_envs

@@ -16,6 +16,7 @@ from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymnasium.vector.vector_env import AutoresetMode
 
 from gymvec import _bell, _steps
+from gymvec._mailbox import THREADED
 from gymvec._serve import Stepper, serve_pass
 from gymvec._slots import SlotWriter
 from gymvec._steps import StepBlocks
@@ -34,6 +35,8 @@ __all__ = ["Command", "Orders", "run_worker"]
 
 # How long a worker with unwritten letters waits for the pipe before it looks at its bell.
 _FLUSH_SECONDS = 0.001
+# How often a worker asks whether its parent lives, where no thread watches (Windows).
+_PARENT_SECONDS = 1.0
 _MODES = {
     AutoresetMode.NEXT_STEP: _steps.NEXT_STEP,
     AutoresetMode.SAME_STEP: _steps.SAME_STEP,
@@ -159,7 +162,12 @@ class _Worker:
             self._mailbox.wait(_FLUSH_SECONDS)
             if self._bell.wait(0):
                 return
-        self._bell.wait()
+        if not THREADED:
+            self._bell.wait()
+            return
+        while not self._bell.wait(_PARENT_SECONDS):
+            if not _bell.parent_alive(self._orders.parent_pid):
+                os._exit(_bell.ORPHANED_EXIT)
 
     # --- letters ---
 
