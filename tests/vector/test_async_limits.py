@@ -88,6 +88,7 @@ def total(envs):
     return sum(psutil.Process(process.pid).memory_info().rss for process in envs.processes)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(("letters", "steps"), [(False, 100_000), (True, 5_000)])
 def test_many_steps_take_no_memory(letters, steps):
@@ -122,6 +123,7 @@ class Forgets(list):
         pass
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_many_rounds_leave_nothing():
     def round_of_all(i):
