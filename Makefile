@@ -115,6 +115,19 @@ test-portable: build/portable/site $(VENV)/with-test ## Run the tests of process
 	build/portable/test_bell
 	PYTHONPATH="$(PORTABLE)" $(PY) -m pytest tests/vector $(ARGS)
 
+# It finds what is never closed or awaited; every warning is an error.
+test-dev: $(VENV)/with-test ## Run the Python tests in Python's development mode
+	$(PY) -X dev -W error -m pytest $(NOT_IN_DEV) $(ARGS)
+
+# Its checks of memory make sizes and counts of blocks unsteady.
+NOT_IN_DEV := --deselect=tests/kernels/test_leaks.py::test_leaks \
+	--ignore=tests/hostile/test_call_leaks.py --ignore=tests/vector/test_async_limits.py \
+	--deselect=tests/vector/test_bell.py::test_memory_is_flat
+
+test-leaks: $(VENV)/with-test ## Run the tests of references, memory and descriptors
+	$(PY) -m pytest tests/kernels/test_leaks.py tests/hostile/test_call_leaks.py \
+		tests/vector/test_async_limits.py tests/vector/test_bell.py::test_memory_is_flat $(ARGS)
+
 # Python itself leaks at its end, and some tests want a worker to die of a segmentation fault.
 # The sanitized package shadows the release that is installed. C++ exceptions of other
 # packages need their library to be there when AddressSanitizer starts.
@@ -127,15 +140,18 @@ build/sanitize/site: build/sanitize/made
 # AddressSanitizer keeps freed memory for a while, so sizes are not flat; it would also run in the
 # compiler of test_csrc, which test-c makes up for; tests/conformance runs other suites. Programs,
 # limits, partial batches and what measures are about time and memory, which the sanitizers change.
+# Hostile sizes are MemoryErrors, as without them.
 NOT_SANITIZED := --deselect=tests/kernels/test_leaks.py::test_leaks \
 	--deselect=tests/vector/test_bell.py::test_memory_is_flat \
 	--ignore=tests/vector/test_async_limits.py --ignore=tests/vector/test_async_programs.py \
 	--ignore=tests/vector/test_recv.py --ignore=tests/vector/test_recv_contract.py \
-	--ignore=tests/kernels/test_csrc.py --ignore=tests/conformance --ignore=tests/compare
+	--ignore=tests/kernels/test_csrc.py --ignore=tests/conformance --ignore=tests/compare \
+	--ignore=tests/hostile/test_call_leaks.py --ignore=tests/vector/test_little_memory.py \
+	--ignore=tests/cli --ignore=tests/vector/test_chaos.py
 
 sanitize: build/sanitize/site $(VENV)/with-test ## Run the Python tests with sanitizers of addresses and undefined behaviour
 	LD_PRELOAD="$(PRELOAD)" PYTHONPATH="$(SANITIZED)" PYTHONMALLOC=malloc \
-	ASAN_OPTIONS=detect_leaks=0:handle_segv=0 UBSAN_OPTIONS=print_stacktrace=1 HYPOTHESIS_PROFILE=few \
+	ASAN_OPTIONS=detect_leaks=0:handle_segv=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 HYPOTHESIS_PROFILE=few \
 	$(PY) -m pytest $(NOT_SANITIZED) $(ARGS)
 
 # A wheel for this machine's Python. auditwheel gives it the tag of the oldest systems it runs on.

@@ -380,3 +380,8 @@ def find(name: str) -> Any:
     if len(path) == 2:
         return lambda self, *args: getattr(found, path[1])(self, *args)
     return target
+
+
+def forget() -> None:
+    """Let go of what calls have kept."""
+    _kept.clear()

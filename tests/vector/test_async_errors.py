@@ -3,6 +3,7 @@
 import errno
 import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -196,6 +197,28 @@ def test_exceptions_that_cannot_travel_as_they_are(error, match):
     if error is Holds:
         assert caught.value.number == 5
         assert not hasattr(caught.value, "lock")
+    envs.set_attr("act", None)
+    envs.reset()
+    envs.step(ZEROS)
+    envs.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="fork")
+def test_an_exception_whose_class_cannot_be_imported_here():
+    def act(env, name):
+        module = types.ModuleType("only_in_the_worker")
+        error = type("Odd", (ValueError,), {"__module__": module.__name__})
+        module.Odd = error
+        sys.modules[module.__name__] = module
+        raise error("lost")
+
+    envs = make(context="fork")
+    envs.reset()
+    envs.set_attr("act", [None, act, None])
+    envs.set_attr("at", "step")
+    with pytest.raises(RuntimeError, match="cannot travel: only_in_the_worker.Odd: lost") as caught:
+        envs.step(ZEROS)
+    assert "ModuleNotFoundError" in str(caught.value.__cause__)
     envs.set_attr("act", None)
     envs.reset()
     envs.step(ZEROS)

@@ -149,6 +149,30 @@ def test_wrong_arguments():
         same_schema(slots, table, one, one.copy())
     with pytest.raises(ValueError, match="int32"):
         same_schema(slots, table.astype(np.int64), one, one.copy())
+    for size in (0, 8):
+        with pytest.raises(ValueError, match="slots"):
+            SlotWriter(np.zeros((2, size), np.uint8))
+    for wrong in (slots[0], slots.view(np.int8), slots[:, ::2]):
+        with pytest.raises(ValueError):
+            same_schema(wrong, table, one, one.copy())
+    with pytest.raises(ValueError, match="go together"):
+        same_schema(slots, table, np.zeros(2, np.int32), one.copy())
+
+
+def test_a_number_that_nobody_has_told_of():
+    """A worker that writes nonsense is an error, not the infos of something else."""
+    table = np.full((1, MAX_SCHEMAS + 1), -1, np.int32)
+    one = np.zeros(1, np.int32)
+    slots = np.zeros((1, 64), np.uint8)
+    slots[0, 0] = 5
+    with pytest.raises(RuntimeError, match="environment 0 is corrupt"):
+        same_schema(slots, table, one, one.copy())
+    whole = InfoSlots(np.zeros((2, SLOT_BYTES), np.uint8), [0, 0])
+    batch = whole.batches(1)
+    for number in (5, 300, 2**32 - 1):
+        whole._slots[1, :4] = np.frombuffer(np.uint32(number).tobytes(), np.uint8)
+        with pytest.raises(RuntimeError, match=r"\[1\] is corrupt"):
+            batch.load(np.array([1]))
 
 
 def test_wrong_columns():

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,8 @@ from scripted import Scripted
 
 from gymvec import AsyncVectorEnv
 from gymvec.vector import arena, cores
+
+resource = pytest.importorskip("resource")
 
 pytestmark = [
     pytest.mark.timeout(120),

@@ -149,3 +149,16 @@ def test_both_commands_of_a_step_in_one_run():
     envs.reset()
     assert envs.step(ZEROS[:4])[0].tolist() == [[1, 1]] * 4
     envs.close()
+
+
+def test_time_in_line_for_a_core_is_no_waiting(monkeypatch):
+    """Of a step that takes long because others compute; naps stand for these."""
+    shares = []
+    for busy in (waiting._busy, time.perf_counter):
+        monkeypatch.setattr(waiting, "_busy", busy)
+        meter = waiting.WaitMeter()
+        while not meter.done:
+            meter.measure(lambda env, action: time.sleep(0.005), 0, None)
+        shares.append(meter.share())
+    assert shares[0] > 0.5
+    assert shares[1] is None
