@@ -210,7 +210,8 @@ cdef class ThreadedMailbox:
     cdef bint _started
     cdef bint _ended
 
-    def __init__(self, connection):
+    def __cinit__(self, connection):
+        connection.fileno()  # as early as Mailbox finds what is no connection
         self.connection = connection
         self._outgoing = SimpleQueue()
         self._incoming = SimpleQueue()

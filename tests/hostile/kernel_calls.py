@@ -113,6 +113,13 @@ def mailbox() -> _mailbox.Mailbox:
     return box
 
 
+def threaded() -> _mailbox.ThreadedMailbox:
+    one, other = multiprocessing.Pipe()
+    _kept[:] = [*_kept[-20:], one, other]
+    other.send_bytes(b"x")
+    return _mailbox.ThreadedMailbox(one)
+
+
 def _both_ends() -> tuple[_mailbox.Mailbox, Any]:
     one, other = multiprocessing.Pipe()
     _kept[:] = [*_kept[-20:], one, other]
@@ -254,6 +261,19 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_mailbox.Mailbox.take": lambda: (mailbox(), dict, {}),
     "_mailbox.Mailbox.wait": lambda: (mailbox(), 0.001),
     "_mailbox.Mailbox.close": lambda: (mailbox(),),
+    "_mailbox.ThreadedMailbox": lambda: (_both_ends()[1],),
+    "_mailbox.ThreadedMailbox.connection": lambda: (threaded(),),
+    "_mailbox.ThreadedMailbox.sent": lambda: (threaded(),),
+    "_mailbox.ThreadedMailbox.received": lambda: (threaded(),),
+    "_mailbox.ThreadedMailbox.unwritten": lambda: (threaded(),),
+    "_mailbox.ThreadedMailbox.keep": lambda: (threaded(), b"letter"),
+    "_mailbox.ThreadedMailbox.forget": lambda: (threaded(),),
+    "_mailbox.ThreadedMailbox.post": lambda: (threaded(), b"letter"),
+    "_mailbox.ThreadedMailbox.flush": lambda: (threaded(),),
+    "_mailbox.ThreadedMailbox.receive": lambda: (threaded(),),
+    "_mailbox.ThreadedMailbox.take": lambda: (threaded(), lambda letter: {1: letter}, {}),
+    "_mailbox.ThreadedMailbox.wait": lambda: (threaded(), 0.001),
+    "_mailbox.ThreadedMailbox.close": lambda: (threaded(),),
     "_mailbox.publish": lambda: (parent(), 3, None, [(mailbox(), b"letter")], False),
     "_mailbox.drain": lambda: (answered(), 2, []),
     "_rows.stack_rows": lambda: ([ROW, ROW], guarded((2, 2), np.float32)),

@@ -41,7 +41,13 @@ def usage():
     return sys.getallocatedblocks(), files
 
 
-@pytest.mark.parametrize("name", sorted(kernel_calls.CALLS))
+# The threads of such a mailbox go on until it is closed, and then end in their own time.
+STARTS_THREADS = {
+    f"_mailbox.ThreadedMailbox.{name}" for name in ("flush", "post", "receive", "take", "wait")
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(kernel_calls.CALLS) - STARTS_THREADS))
 def test_nothing_is_left(name):
     for _ in range(10):
         call_all(name)
