@@ -467,6 +467,31 @@ def test_answers_that_were_not_received_are_withdrawn(text):
     envs.close()
 
 
+def test_an_answer_that_was_taken_while_its_neighbour_died():
+    def nap_and_die(env, name):
+        time.sleep(0.7)
+        os._exit(5)
+
+    envs = make(batch_size=2)
+    envs.async_reset()
+    for _ in range(2):
+        envs.recv()
+    envs.call("__setattr__", "at", "step")
+    envs.set_attr("act", [None, None, None, nap_and_die])
+    envs.send(ZEROS[:2], [2, 3])
+    with pytest.warns(UserWarning, match=WARNED + "exited with code 5"):
+        observations, rewards, _, truncations, infos = envs.recv()
+    assert infos["env_id"].tolist() == [2, 3]
+    assert observations.tolist() == [[0, 0]] * 2
+    assert rewards.tolist() == [0, 0] and truncations.all()
+    envs.send(ZEROS[:2], [0, 2])
+    observations, _, _, truncations, infos = envs.recv()
+    assert infos["env_id"].tolist() == [0, 2]
+    assert observations[:, 0].tolist() == [1, 0]
+    assert not truncations.any()
+    envs.close()
+
+
 def test_a_call_between_batches():
     envs = make(batch_size=2)
     envs.async_reset(seed=3)
@@ -703,6 +728,24 @@ def test_a_death_behind_a_time_out():
         observations, _, _, truncations, _ = envs.step(ZEROS)
     assert observations[:, 0].tolist() == [5, 5, 3, 3]
     assert truncations.tolist() == LOST
+    envs.close()
+
+
+@pytest.mark.parametrize("copy", [True, False])
+def test_rows_of_a_dropped_step_do_not_show_up(copy):
+    """The third environment has written what nobody will see when its worker dies."""
+    envs = stepped(make(copy=copy, autoreset_mode=DISABLED))
+    envs.set_attr("at", "step")
+    envs.set_attr("act", [None, None, None, sleep(30)])
+    envs.step_async(ZEROS)
+    with pytest.raises(TimeoutError):
+        envs.step_wait(timeout=0.5)
+    kill(envs)
+    mask = np.array([True, False, False, False])
+    with pytest.warns(UserWarning, match=WARNED):
+        observations, infos = envs.reset(options={"reset_mask": mask})
+    assert observations[:, 0].tolist() == [0, 4, 3, 3]
+    assert infos == {}
     envs.close()
 
 
