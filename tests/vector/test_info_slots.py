@@ -148,3 +148,24 @@ def test_wrong_arguments():
         same_schema(slots, table, one, one.copy())
     with pytest.raises(ValueError, match="int32"):
         same_schema(slots, table.astype(np.int64), one, one.copy())
+
+
+def test_a_worker_that_numbers_anew():
+    slots = Slots()
+    for _ in range(2):
+        slots.step([(env, {"a": float(env)}) for env in range(4)])
+    slots.parent.forget(1)
+    # Neither what its former worker left there nor what its numbers meant is of any use.
+    infos = slots.parent.gather({}, None)
+    assert infos["a"].tolist() == [0, 1, 0, 0]
+    assert infos["_a"].tolist() == [True, True, False, False]
+    slots.slots[2, :4].view(np.uint32)[0] = 1
+    assert slots.parent._translate() == -1
+    assert slots.parent._numbers.tolist() == [1, 1, -1, 0]
+    slots.writers[1] = SlotWriter(slots.slots[2:])
+    for _ in range(2):
+        slots.step([(env, {"a": 5.0} if env < 2 else {"b": env}) for env in range(4)])
+    infos = slots.parent.gather({}, None)
+    assert infos["a"].tolist() == [5, 5, 0, 0]
+    assert infos["b"].tolist() == [0, 0, 2, 3]
+    assert infos["_b"].tolist() == [False, False, True, True]

@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import os
+import pickle
 import re
 import signal
 import sys
@@ -858,10 +859,60 @@ def test_environments_that_cannot_be_built_again(tmp_path):
     envs.close()
 
 
+def slow_again(path, seconds):
+    """A factory that takes its time once a file is there."""
+
+    def factory():
+        if os.path.exists(path):
+            time.sleep(seconds)
+        return Scripted(length=1000)
+
+    return factory
+
+
+@pytest.mark.parametrize("seconds", [1.5, 60.0])
+def test_building_has_a_time_of_its_own(seconds, tmp_path):
+    path = tmp_path / "slow"
+    envs = AsyncVectorEnv(
+        [slow_again(str(path), seconds)],
+        on_worker_death="restart",
+        step_timeout=0.5,
+        start_timeout=2.0 if seconds > 10 else 30.0,
+    )
+    envs.reset()
+    path.touch()
+    kill(envs, 0)
+    if seconds < 10:
+        with pytest.warns(UserWarning, match="SIGKILL") as caught:
+            assert envs.step(ZEROS[:1])[3].tolist() == [True]
+        assert len(caught) == 1
+        assert envs.step(ZEROS[:1])[0].tolist() == [[0, 0]]
+    else:
+        with (
+            pytest.warns(UserWarning, match="has not built"),
+            pytest.raises(WorkerDiedError, match="has not built its env.*after 3 restarts"),
+        ):
+            with pytest.warns(UserWarning, match="SIGKILL"):
+                envs.step(ZEROS[:1])
+    envs.close()
+
+
+def test_the_errors_travel():
+    for restarted_ in (False, True):
+        error = WorkerDiedError([1, 2], -9, "has had enough", restarted_)
+        copy = pickle.loads(pickle.dumps(error))
+        assert str(copy) == str(error)
+        assert "environments [1, 2] has had enough. " in str(copy)
+        assert (copy.env_indices, copy.exitcode, copy.restarted) == ([1, 2], -9, restarted_)
+    error = StepTimeoutError("late")
+    error.env_indices = [3]
+    assert pickle.loads(pickle.dumps(error)).env_indices == [3]
+
+
 def test_at_construction_nobody_is_replaced():
-    for act, match in ((die(3), "exited with code 3"),):
-        with pytest.raises(WorkerDiedError, match=match):
-            make(act, "init")
+    with pytest.raises(WorkerDiedError, match="exited with code 3. .*cannot go on") as caught:
+        make(die(3), "init")
+    assert not caught.value.restarted
 
 
 def test_at_close_nobody_is_replaced():
