@@ -98,11 +98,12 @@ build/sanitize/site: build/sanitize/made
 
 # AddressSanitizer keeps freed memory for a while, so sizes are not flat; it would also run in the
 # compiler of test_csrc, which test-c makes up for; tests/conformance runs other suites. Programs,
-# limits and partial batches are about time and memory, which the sanitizers change.
+# limits, partial batches and chaos are about time and memory, which the sanitizers change.
 NOT_SANITIZED := --deselect=tests/kernels/test_leaks.py::test_leaks \
 	--deselect=tests/vector/test_bell.py::test_memory_is_flat \
 	--ignore=tests/vector/test_async_limits.py --ignore=tests/vector/test_async_programs.py \
 	--ignore=tests/vector/test_recv.py --ignore=tests/vector/test_recv_contract.py \
+	--ignore=tests/vector/test_restart_time.py --ignore=tests/vector/test_chaos.py \
 	--ignore=tests/kernels/test_csrc.py --ignore=tests/conformance
 
 sanitize: build/sanitize/site $(VENV)/with-test ## Run the Python tests with sanitizers of addresses and undefined behaviour
