@@ -191,8 +191,8 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
             step_timeout: Seconds that a worker may take for the answer of one environment to a
                 step or a reset; None for no limit. One that takes longer is killed and
                 replaced with ``on_worker_death="restart"``; otherwise the call that waits
-                raises a :class:`gymvec.StepTimeoutError` that names the environments, which
-                stay late. Looked at ten times a second.
+                raises a TimeoutError that names the environments (``env_indices``), which stay
+                late. Looked at ten times a second.
 
         Raises:
             RuntimeError: The spaces of the sub-environments do not go together.
