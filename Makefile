@@ -85,7 +85,7 @@ test-python: $(VENV)/with-test
 SECONDS ?= 60
 SEED ?=
 chaos: $(VENV)/with-test ## Deaths, stops, errors and time-outs at random: make chaos SECONDS=600 SEED=1
-	cd tests/vector && PYTHONPATH=.. ../../$(PY) chaos.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	cd tests/vector && PYTHONPATH=.. $(abspath $(PY)) chaos.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 # Python itself leaks at its end, and some tests want a worker to die of a segmentation fault.
 # The sanitized package shadows the release that is installed. C++ exceptions of other
