@@ -101,7 +101,7 @@ test-light: $(VENV)/with-test-light ## Run the Python tests that need no other p
 	$(PY) -m pytest tests/utils tests/install tests/kernels tests/property $(ARGS)
 
 chaos: $(VENV)/with-test ## Deaths, stops, errors and time-outs at random: make chaos SECONDS=600 SEED=1
-	cd tests/vector && PYTHONPATH=.. ../../$(PY) chaos.py --seconds $(SECONDS) --seed $(SEED) $(ARGS)
+	cd tests/vector && PYTHONPATH=.. $(abspath $(PY)) chaos.py --seconds $(SECONDS) --seed $(SEED) $(ARGS)
 
 # Everything that is written for macOS and Windows and also runs here: naps in place of futexes, a
 # watchdog that asks, mailboxes with threads.
@@ -139,15 +139,15 @@ build/sanitize/site: build/sanitize/made
 
 # AddressSanitizer keeps freed memory for a while, so sizes are not flat; it would also run in the
 # compiler of test_csrc, which test-c makes up for; tests/conformance runs other suites. Programs,
-# limits, partial batches and what measures are about time and memory, which the sanitizers change.
-# Hostile sizes are MemoryErrors, as without them.
+# limits, partial batches, chaos and what measures are about time and memory, which the sanitizers
+# change. Hostile sizes are MemoryErrors, as without them.
 NOT_SANITIZED := --deselect=tests/kernels/test_leaks.py::test_leaks \
 	--deselect=tests/vector/test_bell.py::test_memory_is_flat \
 	--ignore=tests/vector/test_async_limits.py --ignore=tests/vector/test_async_programs.py \
 	--ignore=tests/vector/test_recv.py --ignore=tests/vector/test_recv_contract.py \
 	--ignore=tests/kernels/test_csrc.py --ignore=tests/conformance --ignore=tests/compare \
 	--ignore=tests/hostile/test_call_leaks.py --ignore=tests/vector/test_little_memory.py \
-	--ignore=tests/cli --ignore=tests/vector/test_chaos.py
+	--ignore=tests/vector/test_restart_time.py --ignore=tests/vector/test_chaos.py --ignore=tests/cli
 
 sanitize: build/sanitize/site $(VENV)/with-test ## Run the Python tests with sanitizers of addresses and undefined behaviour
 	LD_PRELOAD="$(PRELOAD)" PYTHONPATH="$(SANITIZED)" PYTHONMALLOC=malloc \

@@ -14,7 +14,7 @@ from scripted import Scripted
 
 import gymvec
 from gymvec import AsyncVectorEnv, WorkerDiedError
-from gymvec.vector import engine
+from gymvec.vector import watch
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -208,7 +208,7 @@ def test_large_letters_to_a_stopped_worker():
 
 
 def test_one_warning_of_an_environment_that_does_not_return(monkeypatch):
-    monkeypatch.setattr(engine, "_SLOW_SECONDS", 1.0)
+    monkeypatch.setattr(watch, "_SLOW_SECONDS", 1.0)
     envs = make(sleep(2.5), "step")
     envs.reset()
     with pytest.warns(UserWarning, match=r"\[2, 3\] has not answered for 1 seconds") as caught:

@@ -194,3 +194,24 @@ def test_wrong_columns():
     for nested in (None, SlotColumns(np.zeros((3, 64), np.uint8), [])):
         with pytest.raises((TypeError, ValueError)):
             SlotColumns(slots, [("a", nested)])
+
+
+def test_a_worker_that_numbers_anew():
+    slots = Slots()
+    for _ in range(2):
+        slots.step([(env, {"a": float(env)}) for env in range(4)])
+    slots.parent.forget(1)
+    # Neither what its former worker left there nor what its numbers meant is of any use.
+    infos = slots.parent.gather({}, None)
+    assert infos["a"].tolist() == [0, 1, 0, 0]
+    assert infos["_a"].tolist() == [True, True, False, False]
+    slots.slots[2, :4].view(np.uint32)[0] = 1
+    with pytest.raises(RuntimeError, match="environment 2 is corrupt"):
+        slots.parent.gather({}, None)
+    slots.writers[1] = SlotWriter(slots.slots[2:])
+    for _ in range(2):
+        slots.step([(env, {"a": 5.0} if env < 2 else {"b": env}) for env in range(4)])
+    infos = slots.parent.gather({}, None)
+    assert infos["a"].tolist() == [5, 5, 0, 0]
+    assert infos["b"].tolist() == [0, 0, 2, 3]
+    assert infos["_b"].tolist() == [False, False, True, True]

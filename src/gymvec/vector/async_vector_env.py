@@ -59,6 +59,28 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
     call, the one with the lowest index is raised and its cause names the others. A worker that
     dies is a :class:`gymvec.WorkerDiedError`.
 
+    With ``on_worker_death="restart"`` a worker that dies, or takes longer than
+    ``step_timeout`` for the step or reset of one environment and so is killed, is replaced by a
+    new process while the others go on:
+
+    * A step ends the episodes of its environments where the caller saw them last: the last
+      observation that was returned, reward 0, truncated, and ``infos["worker_restarted"]``.
+      Then they are reset, without a seed, as the autoreset mode says: by the next step; in the
+      same step, with ``final_obs`` and ``final_info`` (which has ``worker_restarted``, too); or
+      by the caller's mask. Environments of the worker that were not stepped, since a mask or
+      :meth:`send` left them out, hear of it with their next step. A reset takes its place.
+    * A reset is made again within the call, with its seeds and options.
+    * :meth:`call`, :meth:`get_attr`, :meth:`set_attr` and :meth:`render` are not: they raise a
+      :class:`gymvec.WorkerDiedError` whose ``restarted`` is true, and the next call goes on.
+      Nor is what they did before; the new environments are as their functions make them.
+    * What a time-out drops, it drops: if that is the end of an episode, it is only logged.
+
+    There is one warning for each restart. A worker that dies once more within a minute after
+    three restarts ends it all with a :class:`gymvec.WorkerDiedError`. New processes are never
+    forked, so the functions must be picklable (by cloudpickle), and the main module must be
+    importable, as for the start methods ``"spawn"`` and ``"forkserver"``. Where the context
+    forks, they come from a fork server, or are spawned.
+
     With ``batch_size`` below ``num_envs`` nobody waits for the slowest: :meth:`recv` returns
     the environments that are ready first, and :meth:`send` steps them on while the others are
     still at work. :meth:`reset` and :meth:`step` are then short for :meth:`async_reset` or
@@ -165,13 +187,13 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
                 all. ``observation_space`` and ``action_space`` are those of such a batch; with
                 ``observation_mode="different"``, where it matters which environments are in
                 it, ``observation_space`` is that of all.
-            on_worker_death: ``"raise"``, or ``"restart"`` to replace a worker that dies; see
-                above.
+            on_worker_death: ``"raise"`` a :class:`gymvec.WorkerDiedError`, after which nothing
+                but :meth:`close` works; or ``"restart"`` the worker, see the class.
             step_timeout: Seconds that a worker may take for the answer of one environment to a
                 step or a reset; None for no limit. One that takes longer is killed and
                 replaced with ``on_worker_death="restart"``; otherwise the call that waits
-                raises a :class:`gymvec.StepTimeoutError` that names the environments, which
-                stay late. Looked at ten times a second.
+                raises a TimeoutError that names the environments (``env_indices``), which stay
+                late. Looked at ten times a second.
 
         Raises:
             RuntimeError: The spaces of the sub-environments do not go together.

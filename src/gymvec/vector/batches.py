@@ -51,7 +51,6 @@ class Batches:
         self.any_busy = True
         try:
             if self._restarts:
-                self._engine.withdrawn.difference_update(envs.tolist())
                 self._sent.update(dict.fromkeys(envs.tolist(), (command, arguments)))
             self._engine.send_apart(command, arguments, envs)
         except BaseException:

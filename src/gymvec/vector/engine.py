@@ -8,11 +8,10 @@ import pickle
 import time
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium import logger
 
 from gymvec import _bell
 from gymvec._exchange import StepResults
@@ -23,8 +22,8 @@ from gymvec.vector.arena import Arena, Layout
 from gymvec.vector.errors import WorkerDiedError
 from gymvec.vector.info_slots import InfoSlots
 from gymvec.vector.mail import Mailbox, Subject, dumps
-from gymvec.vector.patience import Patience
 from gymvec.vector.processes import Workers
+from gymvec.vector.watch import Watch
 from gymvec.vector.worker import Command
 
 __all__ = ["Engine"]
@@ -39,9 +38,6 @@ _SEND_SECONDS = 1.0
 _LOOK_SECONDS = 0.5
 # How long `close` waits for the environments before it ends their processes, unless told.
 _CLOSE_SECONDS = 5.0
-# After what time of waiting stopped workers are warned of, and after what time slow ones.
-_STOPPED_SECONDS = 1.0
-_SLOW_SECONDS = 60.0
 
 # Before Python 3.12 looking up a member of an enumeration takes as long as a kernel.
 _STEP = int(Command.STEP)
@@ -51,7 +47,7 @@ StepArrays = tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[n
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
-class Engine:
+class Engine(Watch):
     """Workers, the arena they share with this process, and the pipes to them.
 
     Args:
@@ -67,8 +63,6 @@ class Engine:
         step_timeout: Seconds that a worker may take for an answer while ``timed``, or None.
 
     Attributes:
-        timed: Whether the answers that are waited for are those of steps or resets, or keep
-            such from being sent.
         withdrawn: Environments whose answers went with their worker since they were last sent
             to; see :class:`gymvec.vector.restarts.RestartingEngine`.
     """
@@ -87,20 +81,13 @@ class Engine:
         cores: Sequence[int] | None,
         step_timeout: float | None = None,
     ) -> None:
-        self.layout = layout
+        super().__init__(layout, step_timeout)
         self.arena = Arena(layout.size)
         self.late = False
-        self._mine = True
         self._ended = False
-        self._death: tuple[list[int], int | None, str | None] | None = None
-        self.timed = False
-        self._patience = None if step_timeout is None else Patience(step_timeout)
         self.withdrawn: set[int] = set()
-        self._gone: set[int] = set()
-        self._warned: set[int] = set()
         self._next_look = 0.0
         self.sent: frozenset[int] | None = None
-        self.taken: list[int] = []
         # SECOND_SET, while observations are to go there.
         self.set_flag = 0
         self._unwritten = False
@@ -112,9 +99,6 @@ class Engine:
         self.bell = _bell.Parent(
             self.arena.buffer, layout.hub, layout.lanes, wait=wait, polling=polling
         )
-        self._worker_of = [
-            worker for worker, part in enumerate(layout.slices) for _ in range(part.size)
-        ]
         self.results = StepResults(
             [
                 (
@@ -411,92 +395,7 @@ class Engine:
                 self._report_stuck(worker)
             mailbox.wait(_left(deadline, _SLICE_SECONDS))
 
-    # --- life and death ---
-
-    @property
-    def usable(self) -> bool:
-        """Whether all workers live, as far as is known, and belong to this process."""
-        return self._mine and self._death is None
-
-    def check_usable(self) -> None:
-        """Raise if a worker is dead, or this process is a fork of the one that started them."""
-        if not self._mine:
-            raise RuntimeError(
-                "this vector environment belongs to the process that made it; a fork of that "
-                "process must make its own"
-            )
-        if self._death is not None:
-            raise WorkerDiedError(*self._death)
-
-    def _check_owing(self, waited: float) -> None:
-        """Raise if a worker that owes an answer has died; warn if one is stopped or slow."""
-        owing: list[int] | None = None
-        for worker in range(len(self.workers.processes)):
-            if worker not in self._gone and self.workers.has_ended(worker):
-                owing = owing or self._owing()
-                if worker in owing:
-                    self._report_death(worker)
-        if self.timed and self._patience is not None:
-            # Nobody is waited for beyond that, and so there is nothing to warn of.
-            for worker in owing or self._owing():
-                if self._is_stuck(worker):
-                    self._report_stuck(worker)
-            return
-        if waited < _STOPPED_SECONDS:
-            return
-        for worker in owing or self._owing():
-            if worker in self._warned:
-                continue
-            if self.workers.is_stopped(worker):
-                how = "is stopped (by a debugger or a signal)"
-            elif waited >= _SLOW_SECONDS:
-                how = f"has not answered for {_SLOW_SECONDS:.0f} seconds"
-            else:
-                continue
-            self._warned.add(worker)
-            logger.warn(
-                f"the worker of environments {self._envs_of(worker)} {how}; this call waits for it"
-            )
-
-    def _owing(self) -> list[int]:
-        drain(self.bell, len(self._worker_of), self.taken)
-        return [
-            worker for worker in range(len(self.layout.slices)) if self.bell.lane_pending(worker)
-        ]
-
-    def _is_stuck(self, worker: int) -> bool:
-        """Whether a worker has given no answer for ``step_timeout`` seconds."""
-        if self._patience is None:
-            return False
-        received = self.workers.mailboxes[worker].received
-        return self._patience.over(worker, (self.bell.lane_pending(worker), received))
-
-    def _report_stuck(self, worker: int) -> NoReturn:
-        assert self._patience is not None
-        envs = self._envs_of(worker)
-        envs = list(filter(self.bell.pending, envs)) or envs
-        raise Late(
-            f"environments {envs} have not answered for `step_timeout={self._patience.seconds}` "
-            "second(s)",
-            envs,
-        )
-
-    def _envs_of(self, worker: int) -> list[int]:
-        part = self.layout.slices[worker]
-        return list(range(part.start, part.stop))
-
-    def _built(self, env: int, failure: Any) -> None:
-        """A worker in place of a dead one has built its environments, or why not."""
-
-    def _report_death(
-        self, worker: int, reason: str | None = None, cause: BaseException | None = None
-    ) -> NoReturn:
-        death = self._envs_of(worker), self.workers.exit_code(worker), reason
-        self._death = self._death or death
-        self._gone.add(worker)
-        drain(self.bell, len(self._worker_of), self.taken)
-        self.bell.abandon(worker)
-        raise WorkerDiedError(*death) from cause
+    # --- the end ---
 
     def close(self, seconds: float | None) -> BaseException | None:
         """Close the environments, then end the workers. Always ends; a second call does nothing.
@@ -554,11 +453,6 @@ class Engine:
         finally:
             # Also where another thread waits on the bell, which then stays until that ends.
             del self.results, self.info_slots, self.arena
-
-    def disown(self) -> None:
-        """Leave the workers to the parent: this process is its fork."""
-        self._mine = False
-        self.workers.disown()
 
 
 def _left(deadline: float | None, most: float) -> float:

@@ -82,7 +82,9 @@ class Workers:
         Raises:
             TypeError: A function cannot be pickled; the message names the environment.
         """
-        self._plan = plan = _Plan(env_fns, layout, arena, daemon, name, cores, orders)
+        # The caller's list may change before a process is replaced.
+        plan = _Plan(list(env_fns), layout, arena, daemon, name, cores, orders)
+        self._plan = plan
         with self._starting(context) as specs:
             for index in range(len(layout.slices)):
                 process, mailbox = self._start(plan, index, context, specs, None)

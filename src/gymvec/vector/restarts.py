@@ -108,6 +108,7 @@ class RestartingEngine(Engine):
     def close(self, seconds: float | None) -> BaseException | None:
         """As :meth:`Engine.close`. From here on workers are not replaced."""
         self._steady = False
+        self._broken.clear()
         return super().close(seconds)
 
     def end(self, seconds: float) -> None:
