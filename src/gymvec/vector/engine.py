@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import logger
 
 from gymvec import _bell
 from gymvec._exchange import StepResults
