@@ -92,23 +92,25 @@ static inline bool gv_reached(uint32_t value, uint32_t goal)
 typedef struct gv_waiter {
     gv_policy policy;
     bool waiting;    /* a wait is under way, perhaps over several calls */
+    bool slept;      /* in this wait */
     uint64_t begun;  /* when it began */
-    uint64_t budget; /* of its spin */
+    uint64_t spent;  /* of this wait's spin: time on the core that nobody else wanted */
+    uint64_t budget; /* most of that */
     gv_counts counts;
 } gv_waiter;
 
 gv_waiter gv_waiter_new(gv_policy policy);
 
 /* Begins a wait, or goes on with the one under way unless `held` says that this is a new one.
- * Returns when the spin of this call ends; *until is when the call does. */
-uint64_t gv_waiter_begin(gv_waiter *self, uint64_t ns, bool held, uint64_t *until);
+ * Returns when this call ends. */
+uint64_t gv_waiter_begin(gv_waiter *self, uint64_t ns, bool held);
 
 /* Ends the wait under way, if there is one, and sets the next one's budget by how long it took. */
 void gv_waiter_end(gv_waiter *self);
 
-/* Spins until `watched` reaches `goal` (true) or the time is over. What was written before the
- * word reached it is seen after. */
-bool gv_spin(const word *watched, uint32_t goal, uint64_t until);
+/* Spins until `watched` reaches `goal` (true), the time is over or the budget is spent. What was
+ * written before the word reached it is seen after. */
+bool gv_spin(gv_waiter *self, const word *watched, uint32_t goal, uint64_t until);
 
 /* Sleeps until `bell` is no longer `heard`, unless `watched` has reached `goal` already.
  * GV_OK may come early: look again. */

@@ -238,7 +238,7 @@ gv_status gv_parent_wait(gv_parent *self, uint32_t count, uint64_t ns, bool held
                          uint32_t *available)
 {
     struct hub *hub = self->hub;
-    uint64_t spin_until = 0, until = 0;
+    uint64_t until = 0;
     bool begun = false; /* answers that are there already need no clock */
     for (;;) {
         /* The bell before the look: a ring after this load ends the sleep below. `done` before the
@@ -257,9 +257,9 @@ gv_status gv_parent_wait(gv_parent *self, uint32_t count, uint64_t ns, bool held
         if (count > self->pending)
             return GV_NOT_PENDING;
         if (!begun) {
-            spin_until = gv_waiter_begin(&self->waiter, ns, held, &until);
+            until = gv_waiter_begin(&self->waiter, ns, held);
             begun = true;
-        } else if (gv_now() >= (held ? spin_until : until)) {
+        } else if (gv_now() >= until) {
             /* `done` moved and no tail did. Honest workers do that for a moment, which the wait
              * outlasts; one that goes on must not keep the caller, nor its GIL, for ever. */
             return GV_TIMEOUT;
@@ -268,7 +268,7 @@ gv_status gv_parent_wait(gv_parent *self, uint32_t count, uint64_t ns, bool held
          * stored, then `done` loaded (in gv_doze). One of the two sees the other. */
         uint32_t target = done + (count - *available);
         atomic_store_explicit(&hub->target, target, memory_order_seq_cst);
-        if (gv_spin(&hub->done, target, spin_until))
+        if (gv_spin(&self->waiter, &hub->done, target, until))
             continue;
         if (held)
             return GV_TIMEOUT;

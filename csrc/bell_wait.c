@@ -30,6 +30,9 @@
 #endif
 
 #define PAUSES 32 /* between two yields: about a microsecond */
+/* No lap of 32 pauses and a yield takes longer by itself. The rest of a longer one belonged to
+ * somebody else on the same core, so it is not counted as spinning. */
+#define LAP_NS 4000u
 #define NAP_LEAST_NS 20000u
 #define NAP_MOST_NS 1000000u
 
@@ -102,26 +105,26 @@ uint64_t gv_later(uint64_t time, uint64_t ns)
 
 gv_waiter gv_waiter_new(gv_policy policy)
 {
-    gv_waiter fresh = {policy, false, 0, policy.spin_ns, {0, 0}};
+    gv_waiter fresh = {policy, false, false, 0, 0, policy.spin_ns, {0, 0}};
     fresh.policy.polling |= !HAVE_FUTEX;
     return fresh;
 }
 
-uint64_t gv_waiter_begin(gv_waiter *self, uint64_t ns, bool held, uint64_t *until)
+uint64_t gv_waiter_begin(gv_waiter *self, uint64_t ns, bool held)
 {
     uint64_t now = gv_now();
     if (held || !self->waiting) {
         self->waiting = true;
+        self->slept = false;
         self->begun = now;
+        self->spent = 0;
     }
-    *until = gv_later(now, ns);
-    uint64_t spin = held && self->budget > GV_HELD_NS ? GV_HELD_NS : self->budget;
-    uint64_t spin_until = gv_later(self->begun, spin);
-    return spin_until < *until ? spin_until : *until;
+    return gv_later(now, held && ns > GV_HELD_NS ? GV_HELD_NS : ns);
 }
 
 /* A side whose waits outlast the full spin would only burn its core: its spin is halved each time,
- * and comes back whole with the first wait that a full spin would have caught. */
+ * and comes back whole with the first wait that was caught, or that a full spin would have caught.
+ */
 void gv_waiter_end(gv_waiter *self)
 {
     if (!self->waiting)
@@ -130,7 +133,7 @@ void gv_waiter_end(gv_waiter *self)
     uint64_t full = self->policy.spin_ns;
     if (full <= GV_SPIN_LEAST_NS || full == GV_NO_LIMIT)
         return;
-    if (gv_now() - self->begun <= full) {
+    if (!self->slept || gv_now() - self->begun <= full) {
         self->budget = full;
     } else {
         self->budget /= 2;
@@ -139,17 +142,23 @@ void gv_waiter_end(gv_waiter *self)
     }
 }
 
-/* The yields make spinning right with more processes than cores: the core goes to who has work.
+/* The yields make spinning right with more processes than cores: the core goes to who has work. Who
+ * shares it with a worker that is at work for long spins little and is there at once when the
+ * worker yields in turn; asleep it would have to be woken, and might be put on the wrong core.
  * Acquire: see the promise in the header. */
-bool gv_spin(const word *watched, uint32_t goal, uint64_t until)
+bool gv_spin(gv_waiter *self, const word *watched, uint32_t goal, uint64_t until)
 {
-    while (gv_now() < until) {
+    uint64_t now = gv_now();
+    while (now < until && self->spent < self->budget) {
         for (int pauses = 0; pauses < PAUSES; pauses++) {
             if (gv_reached(atomic_load_explicit(watched, memory_order_acquire), goal))
                 return true;
             relax();
         }
         yield_core();
+        uint64_t before = now;
+        now = gv_now();
+        self->spent = gv_later(self->spent, now - before < LAP_NS ? now - before : LAP_NS);
     }
     return gv_reached(atomic_load_explicit(watched, memory_order_acquire), goal);
 }
@@ -197,6 +206,7 @@ static gv_status futex_wait(gv_waiter *self, word *bell, uint32_t heard, const l
 gv_status gv_doze(gv_waiter *self, word *asleep, const word *watched, uint32_t goal, word *bell,
                   uint32_t heard, uint64_t until)
 {
+    self->slept = true;
     if (self->policy.polling)
         return doze_polling(self, watched, goal, until);
     gv_status status = GV_OK;

@@ -69,9 +69,8 @@ gv_status gv_worker_wait(gv_worker *self, uint64_t ns, bool held)
     uint32_t goal = self->heard + 1;
     gv_status status = GV_OK;
     if (!gv_reached(atomic_load_explicit(bell, memory_order_acquire), goal)) {
-        uint64_t until;
-        uint64_t spin_until = gv_waiter_begin(&self->waiter, ns, held, &until);
-        if (!gv_spin(bell, goal, spin_until)) {
+        uint64_t until = gv_waiter_begin(&self->waiter, ns, held);
+        if (!gv_spin(&self->waiter, bell, goal, until)) {
             if (held)
                 return GV_TIMEOUT;
             do {

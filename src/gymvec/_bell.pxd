@@ -12,7 +12,9 @@ cdef extern from "bell.h" nogil:
     const uint32_t GV_MAX_ENVS
     const uint32_t GV_MAX_OPCODE
     const uint64_t GV_NO_LIMIT
-    const uint64_t GV_SPIN_NS
+    const uint64_t GV_CROWDED_SPIN_NS
+    const uint64_t GV_PARENT_SPIN_NS
+    const uint64_t GV_WORKER_SPIN_NS
     const int GV_ORPHANED
 
     ctypedef enum gv_status:

@@ -5,7 +5,6 @@ from typing_extensions import Buffer, Self, disjoint_base
 
 LINE: Final[int]
 MAX_OPCODE: Final[int]
-SPIN_SECONDS: Final[float]
 ORPHANED_EXIT: Final[int]
 HAS_FUTEX: Final[bool]
 
@@ -28,6 +27,7 @@ class Parent(_Mapping):
         *,
         wait: str = "auto",
         polling: bool = False,
+        crowded: bool = False,
     ) -> Self: ...
     @property
     def num_envs(self) -> int: ...

@@ -25,8 +25,6 @@ from libc.string cimport memcpy
 LINE = GV_LINE
 """Alignment of hub and lanes in bytes."""
 MAX_OPCODE = GV_MAX_OPCODE
-SPIN_SECONDS = GV_SPIN_NS / 1e9
-"""Longest spin of ``wait="auto"`` before it sleeps."""
 ORPHANED_EXIT = GV_ORPHANED
 """Exit code of a worker whose parent is gone."""
 HAS_FUTEX = bool(gv_has_futex())
@@ -66,10 +64,10 @@ cdef int _raise(gv_status status, object subject) except -1:
     raise SystemError(f"unexpected status {<int>status} for {subject}")
 
 
-cdef int _policy(object wait, bint polling, gv_policy *policy) except -1:
+cdef int _policy(object wait, bint polling, uint64_t spin_ns, gv_policy *policy) except -1:
     policy.polling = polling
     if wait == "auto":
-        policy.spin_ns = GV_SPIN_NS
+        policy.spin_ns = spin_ns
     elif wait == "spin":
         policy.spin_ns = GV_NO_LIMIT
     elif wait == "block":
@@ -176,15 +174,19 @@ cdef class Parent(_Mapping):
         buffer: Writable, contiguous shared memory; held until ``close``.
         hub_offset: Where in `buffer` the ``hub_size()`` bytes of the hub begin.
         lanes: For each worker, where its ``lane_size(num_envs)`` bytes begin, and `num_envs`.
-        wait: ``"auto"`` spins for ``SPIN_SECONDS`` at most and then sleeps, ``"spin"`` never
+        wait: ``"auto"`` spins for a moment and then sleeps, ``"spin"`` never
             sleeps, ``"block"`` never spins.
         polling: Sleep in naps of up to a millisecond instead of on a futex.
+        crowded: Whether there is no core more than workers, so that a parent that spins keeps one
+            of them from its core.
 
     Raises:
         ValueError: Hub or lanes do not fit into the buffer, overlap, or are not aligned.
     """
 
-    def __cinit__(self, buffer, hub_offset, lanes, *, wait="auto", bint polling=False):
+    def __cinit__(
+        self, buffer, hub_offset, lanes, *, wait="auto", bint polling=False, bint crowded=False
+    ):
         cdef gv_policy policy
         cdef gv_place *places
         cdef gv_status status
@@ -193,7 +195,8 @@ cdef class Parent(_Mapping):
         cdef size_t hub = _offset(hub_offset)
         cdef list pairs = [(offset, num_envs) for offset, num_envs in lanes]
         cdef Py_ssize_t count = len(pairs)
-        _policy(wait, polling, &policy)
+        _policy(
+            wait, polling, GV_CROWDED_SPIN_NS if crowded else GV_PARENT_SPIN_NS, &policy)
         if not 0 < count <= <Py_ssize_t>GV_MAX_ENVS:
             raise ValueError(f"there must be between 1 and {GV_MAX_ENVS} lanes, got {count}")
         self._acquire(buffer)
@@ -513,7 +516,7 @@ cdef class Worker(_Mapping):
         cdef size_t hub = _offset(hub_offset)
         place.offset = _offset(lane_offset)
         place.envs = _envs(num_envs)
-        _policy(wait, polling, &policy)
+        _policy(wait, polling, GV_WORKER_SPIN_NS, &policy)
         self._polling = polling
         self._acquire(buffer)
         status = gv_worker_open(self._view.buf, <size_t>self._view.len, hub, place, policy,

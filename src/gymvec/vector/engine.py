@@ -20,6 +20,7 @@ from gymvec._mailbox import drain, publish
 from gymvec._serve import APART
 from gymvec.vector.answers import NOTHING, Answers, Late, opened
 from gymvec.vector.arena import Arena, Layout
+from gymvec.vector.cores import usable_cores
 from gymvec.vector.errors import WorkerDiedError
 from gymvec.vector.info_slots import InfoSlots
 from gymvec.vector.mail import Mailbox, Subject, dumps
@@ -98,7 +99,12 @@ class Engine(Watch):
         self._waits: float | None = None
         self._told = False
         self.bell = _bell.Parent(
-            self.arena.buffer, layout.hub, layout.lanes, wait=wait, polling=polling
+            self.arena.buffer,
+            layout.hub,
+            layout.lanes,
+            wait=wait,
+            polling=polling,
+            crowded=layout.num_workers >= usable_cores(),
         )
         self.results = StepResults(
             [
