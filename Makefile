@@ -184,14 +184,12 @@ matrix: $(VENV)/with-dist ## Test on PYTHONS="3.10 ..." with CELLS="oldest newes
 
 # What `make table` puts into README.md.
 RESULTS := bench/results
-VECTOR_ENVS := Nothing,CartPole-v1,HalfCheetah-v5,MiniGrid-Empty-8x8-v0
 
 bench: $(VENV)/with-bench ## Measure gymvec beside Gymnasium: functions, then vector environments
 	$(PY) -m pytest bench/test_utils.py -q -W default --benchmark-quiet --benchmark-json=build/bench.json $(ARGS)
 	$(PY) bench/table.py reduce build/bench.json $(RESULTS)/utils.json
 	$(PY) bench/table.py show $(RESULTS)/utils.json
-	$(PY) bench/efficiency.py --rounds 5 --seconds 0.25 --num-envs 32 --envs $(VECTOR_ENVS) \
-		--json $(RESULTS)/efficiency.json
+	$(PY) bench/efficiency.py --rounds 7 --seconds 0.4 --json $(RESULTS)/efficiency.json
 
 # Other packages in an environment of their own, as far as they can be installed here.
 PEERS := $(VENV)-peers
