@@ -79,7 +79,7 @@ def draw(figures, path):
         axes.bar(places, heights, width, label=name, edgecolor="black" if ours else "none")
     axes.axhline(1.0, color="black", linestyle="--", linewidth=1, label="bare loops (the limit)")
     axes.set_yscale("log")
-    axes.set_xticks(range(len(names)), names, fontsize=8)
+    axes.set_xticks(range(len(names)), names, fontsize=8, rotation=12)
     axes.set_ylabel("efficiency: rate over that of bare loops")
     title = f"{figures['num_envs']} environments, {figures['machine']}"
     axes.set_title(title, fontsize=10)
