@@ -250,7 +250,7 @@ def test_an_interrupt_ends_all(tmp_path, monkeypatch):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert out == ""
-    assert err.endswith("interrupted; nothing is kept\n")
+    assert err.endswith("interrupted; nothing is kept\n"), err
     assert gone(value)
 
 

@@ -173,8 +173,14 @@ class Round(Board):
         if self.stopped:
             # A call may take as long as it likes.
             self.envs.call_async("state")
-            with contextlib.suppress(TimeoutError):
+            try:
                 self.envs.call_wait(timeout=0.3)
+            except TimeoutError:
+                pass
+            except WorkerDiedError as error:
+                # Another one than the stopped.
+                self.died(error)
+            else:
                 self.notice()
                 assert not self.stopped, "a stopped worker has answered"
             self.notice()
