@@ -358,7 +358,7 @@ cdef class StepResults:
             Py_INCREF(descr)  # PyArray_Empty takes a reference away.
             copy = PyArray_Empty(cnp.PyArray_NDIM(block), cnp.PyArray_DIMS(block), descr, 0)
         due = bell.due()
-        if bell.wait_for(due, timeout_s) < due or self.first_letter() >= 0:
+        if bell.wait_for(due, timeout_s) < due or self.has_letters():
             return None
         self.fill(results)
         if block is not None:
@@ -370,15 +370,14 @@ cdef class StepResults:
         bell.take_all()
         return results, copy
 
-    cdef Py_ssize_t first_letter(self) noexcept:
-        cdef Py_ssize_t i, first = 0
+    cdef bint has_letters(self) noexcept:
+        cdef Py_ssize_t i
         cdef cnp.npy_intp j
         for i in range(self._num_parts):
             for j in range(self._parts[i].count):
                 if self._parts[i].letters[j]:
-                    return first + j
-            first += self._parts[i].count
-        return -1
+                    return True
+        return False
 
     def gather(self, envs):
         """New arrays of rewards, terminations and truncations of some environments.

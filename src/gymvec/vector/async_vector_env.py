@@ -823,8 +823,6 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
 
     def _infos(self, letters: dict[int, Any]) -> dict[str, Any]:
         slots = self._engine.info_slots
-        if not letters and self._adds_plainly:
-            return slots.gather(letters, self._engine.sent)
         by_letter = {env: infos for env, (_, infos) in letters.items() if infos}
         if self._adds_plainly:
             return slots.gather(by_letter, self._engine.sent)

@@ -25,9 +25,6 @@ def other_specs() -> list[bytes]:
             # One that cannot travel is missing only where it is asked for. By value, as
             # cloudpickle does it: a class under the guard of ``__main__`` cannot be imported.
             with contextlib.suppress(Exception):
-                # Imported where it is needed: it takes a quarter of the time of importing gymvec.
-                import cloudpickle
-
                 specs.append(cloudpickle.dumps((spec.id, spec)))
     return specs
 
