@@ -398,12 +398,17 @@ def test_system_calls_only_for_sleepers(local):
     assert [subject.wakes for subject in subjects] == [0, 0, 0]
     assert [subject.sleeps for subject in subjects] == [0, 0, 0]
     with Engine([1], wait="block") as parent:
-        for count in range(1, 6):
-            time.sleep(0.1)  # by now the worker sleeps
+        woken = 0
+        for _ in range(200):
+            time.sleep(0.03)  # the worker sleeps by now, unless the core was elsewhere
             parent.send_all(STEP)
             assert parent.wait(1, 10) == 1
             parent.drain_all()
-            assert parent.wakes == count
+            assert parent.wakes - woken in (0, 1)
+            woken = parent.wakes
+            if woken == 5:
+                break
+        assert woken == 5
 
 
 @posix_only
