@@ -274,13 +274,16 @@ cdef class Parent(_Mapping):
         Raises:
             ValueError: An environment has not answered its last command; nothing was sent.
         """
-        cdef uint32_t code = _opcode(opcode)
+        self.send_to_all(_opcode(opcode), eager)
+
+    cdef int send_to_all(self, uint32_t opcode, bint eager) except -1:
         cdef uint32_t culprit = 0
         cdef gv_status status
         self._check()
-        status = gv_send_all(self._handle, code, eager, &culprit)
+        status = gv_send_all(self._handle, opcode, eager, &culprit)
         if status != GV_OK:
             _raise(status, f"environment {culprit}")
+        return 0
 
     def send(self, env_ids, opcode, bint eager=False) -> None:
         """Sends a command to some environments.

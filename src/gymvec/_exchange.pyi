@@ -1,4 +1,4 @@
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, SupportsIndex, final
 
 import numpy as np
@@ -26,6 +26,14 @@ class StepResults:
         block: npt.NDArray[Any] | None = None,
     ) -> Self: ...
     def collect(self) -> _Results: ...
+    def step(
+        self,
+        bell: Parent,
+        put: Callable[[Any, None], bool],
+        actions: Any,
+        opcode: SupportsIndex,
+        timeout_s: float,
+    ) -> tuple[_Results, npt.NDArray[Any] | None] | tuple[()] | None: ...
     def finish(
         self, bell: Parent, timeout_s: float
     ) -> tuple[_Results, npt.NDArray[Any] | None] | None: ...

@@ -332,6 +332,32 @@ cdef class StepResults:
             terminations += count
             truncations += count
 
+    def step(
+        self, Parent bell not None, put, actions, uint32_t opcode, double timeout_s
+    ):
+        """Let all environments take a step, and :meth:`finish` it.
+
+        Args:
+            bell: The control words of the same environments.
+            put: As :meth:`ActionBlock.put`.
+            actions: What ``put`` takes.
+            opcode: That of a step whose actions were put.
+            timeout_s: Seconds to wait.
+
+        Returns:
+            None, with nothing sent, where the actions do not fit. An empty tuple, with nothing
+            taken, where :meth:`finish` returns None. Otherwise what that returns.
+
+        Raises:
+            RuntimeError: A worker overwrote its control words with nonsense.
+            ValueError: An environment has not answered its last command; nothing was sent.
+        """
+        if not put(actions, None):
+            return None
+        bell.send_to_all(opcode, False)
+        finished = self.finish(bell, timeout_s)
+        return () if finished is None else finished
+
     def finish(self, Parent bell not None, double timeout_s):
         """Wait for every answer that is due and take all, unless a letter belongs to one.
 

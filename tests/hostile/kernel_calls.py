@@ -221,6 +221,14 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_exchange.ActionBlock.__call__": lambda: (action_block(), 1),
     "_exchange.StepResults": lambda: (parts(),),
     "_exchange.StepResults.collect": lambda: (_exchange.StepResults(parts()),),
+    "_exchange.StepResults.step": lambda: (
+        _exchange.StepResults(parts(), np.ones((4, 2))),
+        parent(),
+        action_block().put,
+        np.zeros((2, 2)),
+        0,
+        0.0,
+    ),
     "_exchange.StepResults.finish": lambda: (
         _exchange.StepResults(parts(), np.ones((4, 2))),
         parent(),

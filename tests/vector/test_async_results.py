@@ -321,3 +321,22 @@ def test_a_subclass_with_its_own_rule_for_infos():
     envs = Lists([lambda: Tells(0), lambda: Tells(4)])
     assert [env for env, _ in envs.reset()[1]["all"]] == [0, 1]
     envs.close()
+
+
+def test_a_subclass_with_its_own_way_to_begin_and_to_wait():
+    class Counts(AsyncVectorEnv):
+        calls = ()
+
+        def step_async(self, actions):
+            self.calls += ("async",)
+            super().step_async(actions)
+
+        def step_wait(self, timeout=None):
+            self.calls += ("wait",)
+            return super().step_wait(timeout)
+
+    envs = Counts([lambda: Tells(0), lambda: Tells(4)])
+    envs.reset()
+    envs.step(np.zeros(2, np.int64))
+    assert envs.calls == ("async", "wait")
+    envs.close()

@@ -91,6 +91,42 @@ def test_nothing_is_taken_where_a_letter_belongs_to_an_answer(env):
     assert sides.results.letters() == [env]
 
 
+def test_a_step_is_put_sent_and_taken():
+    sides = Sides()
+    put = []
+
+    def accept(actions, envs):
+        put.append((actions, envs))
+        # By workers whose bell has not rung yet, so nothing is due.
+        assert sides.parent.num_pending == 0
+        return True
+
+    assert sides.results.step(sides.parent, accept, "actions", 7, 0.01) == ()
+    assert put == [("actions", None)]
+    assert sides.parent.num_pending == 4
+    opcodes = []
+    for worker in sides.workers:
+        while (env := worker.take()) >= 0:
+            opcodes.append(worker.opcode)
+            worker.answer(env)
+        worker.flush()
+    assert opcodes == [7] * 4
+    assert sides.results.finish(sides.parent, 1.0) is not None
+
+
+def test_a_step_whose_actions_do_not_fit_sends_nothing():
+    sides = Sides()
+    assert sides.results.step(sides.parent, lambda *_: False, "actions", 0, 1.0) is None
+    assert sides.parent.num_pending == 0
+    with pytest.raises(ZeroDivisionError):
+        sides.results.step(sides.parent, lambda *_: 1 / 0, "actions", 0, 1.0)
+    assert sides.parent.num_pending == 0
+    sides.parent.send([3], 0)
+    with pytest.raises(ValueError, match="environment 3 has not answered"):
+        sides.results.step(sides.parent, lambda *_: True, "actions", 0, 1.0)
+    assert sides.parent.num_pending == 1
+
+
 def test_wrong_arguments():
     sides = Sides()
     for bell in (None, object(), sides.workers[0]):

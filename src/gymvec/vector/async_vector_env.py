@@ -372,6 +372,12 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         self._deferred: tuple[Command, dict[int, bytes] | None, list[int] | None] | None = None
         self._late_state = AsyncState.DEFAULT
         self._was_reset = np.zeros(self.num_envs, dtype=np.bool_)
+        # Whether a step is nothing more than beginning it and waiting for it.
+        self._steps_at_once = (
+            self.autoreset_mode is not _DISABLED
+            and type(self).step_async is AsyncVectorEnv.step_async
+            and type(self).step_wait is AsyncVectorEnv.step_wait
+        )
         self._adds_plainly = type(self)._add_info is VectorEnv._add_info
         self._bind_batches()
 
@@ -482,8 +488,35 @@ class AsyncVectorEnv(SendRecv, VectorEnv[ObsType, ActType, np.ndarray], Generic[
         if self._partial or env_ids is not None:
             self._send_actions(actions, env_ids, least=self.batch_size)
             return self.recv()
+        if (
+            self._steps_at_once
+            and self._state is _IDLE
+            and not self.closed
+            and not self._batches.any_busy
+        ):
+            finished = self._step_at_once(actions)
+            if finished:
+                return self._finished(*finished)
+            if self._state is _STEPPING:
+                return self.step_wait()
         self.step_async(actions)
         return self.step_wait()
+
+    def _step_at_once(
+        self, actions: ActType
+    ) -> tuple[StepArrays, np.ndarray | None] | tuple[()] | None:
+        engine = self._engine
+        try:
+            # Before the command is sent, since Ctrl-C may come after that.
+            self._state = _STEPPING
+            finished = engine.step(self._put_actions, actions)
+        except BaseException:
+            if not engine.busy:
+                self._state = _IDLE
+            raise
+        if finished is None:
+            self._state = _IDLE
+        return finished
 
     def step_async(self, actions: ActType) -> None:
         """Begin to step the sub-environments.

@@ -18,6 +18,7 @@ from gymvec import _bell
 from gymvec._exchange import StepResults
 from gymvec._mailbox import drain, publish
 from gymvec._serve import APART
+from gymvec.vector.actions import Write
 from gymvec.vector.answers import NOTHING, Answers, Late, opened
 from gymvec.vector.arena import Arena, Layout
 from gymvec.vector.cores import usable_cores
@@ -234,6 +235,33 @@ class Engine(Watch):
                 mailbox.forget()  # The death is reported where its answer is missed.
         self._unwritten = left
         return left
+
+    def step(
+        self, put: Write, actions: Any
+    ) -> tuple[StepArrays, np.ndarray | None] | tuple[()] | None:
+        """:meth:`send_steps` and :meth:`finish` in one, where nothing is odd.
+
+        Args:
+            put: Puts the actions of all environments into the arena, if they fit.
+            actions: The actions.
+
+        Returns:
+            None, with nothing sent, where the two have to be called; an empty tuple, where it was
+            sent and :meth:`collect` has to look closer; otherwise as :meth:`finish`.
+        """
+        if (
+            self.late
+            or self.taken
+            or self._unwritten
+            or self._patience is not None
+            or self._death is not None
+            or not self._mine
+        ):
+            return None
+        if self._letters:
+            self._letters.clear()
+        self.sent = None
+        return self.results.step(self.bell, put, actions, _STEP | self.set_flag, _SLICE_SECONDS)
 
     def finish(self) -> tuple[StepArrays, np.ndarray | None] | None:
         """The results of a step of all environments, if it is an ordinary one.

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, cast
 from gymnasium import logger
 
 from gymvec.utils import CloudpickleWrapper
+from gymvec.vector.actions import Write
 from gymvec.vector.answers import Answers
 from gymvec.vector.arena import Layout
 from gymvec.vector.engine import Engine
@@ -126,6 +127,9 @@ class RestartingEngine(Engine):
     def send_steps(self) -> None:
         """As :meth:`Engine.send_steps`."""
         self.send(Command.STEP, None)
+
+    def step(self, put: Write, actions: Any) -> None:
+        """None: :meth:`send` notes what was sent."""
 
     def finish(self) -> None:
         """None: :meth:`collect` looks at who died."""
