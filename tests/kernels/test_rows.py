@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from equality import assert_same, outcome
+from names import name_of
 
 from gymvec._items import gather_key
 from gymvec._rows import RowWriter, stack_rows, write_row
@@ -63,7 +64,7 @@ class TestStackRows:
     """stack_rows(items, out)."""
 
     @pytest.mark.parametrize("n", [1, 2, 5, 300])
-    @pytest.mark.parametrize("shape", SHAPES, ids=repr)
+    @pytest.mark.parametrize("shape", SHAPES, ids=name_of)
     @pytest.mark.parametrize("dtype", PLAIN)
     def test_copies_bytes(self, dtype, shape, n):
         rows = [numbers(shape, dtype, i) for i in range(n)]
@@ -85,7 +86,7 @@ class TestStackRows:
         assert stack_rows(rows, out)
         assert_same(out, np.stack(rows))
 
-    @pytest.mark.parametrize("dtype", OTHER, ids=repr)
+    @pytest.mark.parametrize("dtype", OTHER, ids=name_of)
     def test_other_dtypes(self, dtype):
         row = np.zeros(2, dtype)
         assert declines(stack_rows, [row, row], np.zeros((2, 2), dtype), touched=np.zeros(1))
@@ -174,7 +175,7 @@ class TestStackRows:
             (i for i in [1]),
             b"a",
         ],
-        ids=repr,
+        ids=name_of,
     )
     def test_what_is_neither_list_nor_tuple(self, items):
         assert stack_rows(items, np.zeros(1, np.int64)) is False
@@ -191,7 +192,7 @@ class TestStackRows:
         assert stack_rows([], np.zeros((2, 2))) is False
 
     @pytest.mark.parametrize(
-        "arguments", [(None, np.zeros(1)), ([1], None), ([1], [1]), ([1], 3)], ids=repr
+        "arguments", [(None, np.zeros(1)), ([1], None), ([1], [1]), ([1], 3)], ids=name_of
     )
     def test_wrong_types(self, arguments):
         with pytest.raises(TypeError):
@@ -267,7 +268,7 @@ class TestNumbers:
             1e-40,
             float("nan"),
         ],
-        ids=repr,
+        ids=name_of,
     )
     def test_stack_as_numpy_or_decline(self, dtype, value):
         out, reference = np.full(2, 1).astype(dtype), np.full(2, 1).astype(dtype)
@@ -335,7 +336,7 @@ class TestNumbers:
 class TestWriteRow:
     """write_row(block, index, value)."""
 
-    @pytest.mark.parametrize("shape", SHAPES, ids=repr)
+    @pytest.mark.parametrize("shape", SHAPES, ids=name_of)
     @pytest.mark.parametrize("dtype", PLAIN)
     def test_copies_bytes(self, dtype, shape):
         block, expected = numbers((3, *shape), dtype), numbers((3, *shape), dtype)
@@ -355,7 +356,7 @@ class TestWriteRow:
                 with pytest.raises(IndexError):
                     write_row(block, index, value)
 
-    @pytest.mark.parametrize("index", [1.0, "1", None, [1], np.float32(1)], ids=repr)
+    @pytest.mark.parametrize("index", [1.0, "1", None, [1], np.float32(1)], ids=name_of)
     def test_what_is_no_index(self, index):
         with pytest.raises(TypeError):
             write_row(np.zeros((3, 2)), index, np.zeros(2))
@@ -527,7 +528,7 @@ class TestGatherKey:
             ([{"a": 1}], "long key"),
             (5, 0),
         ],
-        ids=repr,
+        ids=name_of,
     )
     def test_errors(self, items, key):
         expected = outcome(lambda: [item[key] for item in items])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from equality import assert_same
 from kernels.test_rows import OTHER, PLAIN, SHAPES, Subclass, declines, misaligned, numbers
+from names import name_of
 
 from gymvec._rows import gather_rows, view_rows
 
@@ -14,7 +15,7 @@ from gymvec._rows import gather_rows, view_rows
 class TestGatherRows:
     """gather_rows(block, index, out)."""
 
-    @pytest.mark.parametrize("shape", SHAPES, ids=repr)
+    @pytest.mark.parametrize("shape", SHAPES, ids=name_of)
     @pytest.mark.parametrize("dtype", PLAIN)
     def test_copies_bytes(self, dtype, shape):
         block, index = numbers((5, *shape), dtype), np.array([4, 0, 0, 2])
@@ -77,7 +78,7 @@ class TestGatherRows:
             with pytest.raises(TypeError):
                 gather_rows(*arguments)
 
-    @pytest.mark.parametrize("dtype", OTHER, ids=repr)
+    @pytest.mark.parametrize("dtype", OTHER, ids=name_of)
     def test_other_dtypes(self, dtype):
         out = np.zeros((1, 2), dtype)
         assert gather_rows(np.zeros((3, 2), dtype), np.array([1]), out) is False
@@ -108,7 +109,7 @@ class TestViewRows:
     """view_rows(buffer, dtype, shape, n)."""
 
     @pytest.mark.parametrize("n", [0, 1, 4])
-    @pytest.mark.parametrize("shape", SHAPES, ids=repr)
+    @pytest.mark.parametrize("shape", SHAPES, ids=name_of)
     @pytest.mark.parametrize("dtype", PLAIN)
     def test_rows_of_a_buffer(self, dtype, shape, n):
         rows = numbers((n, *shape), dtype)
@@ -166,7 +167,7 @@ class TestViewRows:
             ((1,) * 64, 6),
             ((3, 0), 2),
         ],
-        ids=repr,
+        ids=name_of,
     )
     def test_impossible_sizes(self, shape, n):
         with pytest.raises(ValueError):
@@ -187,7 +188,7 @@ class TestViewRows:
             ((memoryview(bytearray(48))[::2], "i4", (3,), 2), (ValueError, BufferError)),
             ((np.zeros((2, 6), "i4")[:, ::2], "i4", (3,), 2), (ValueError, BufferError)),
         ],
-        ids=repr,
+        ids=name_of,
     )
     def test_wrong_arguments(self, arguments, error):
         with pytest.raises(error):

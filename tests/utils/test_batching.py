@@ -19,6 +19,7 @@ from gymnasium.spaces import (
     Text,
     Tuple,
 )
+from names import name_of
 
 import gymvec.utils as ours
 
@@ -213,7 +214,7 @@ def test_sampling_differing_spaces_moves_none_of_them(name):
 NO_SPACES = [None, 5, 2.5, "box", [1], {}, np.zeros(2), Box, object]
 
 
-@pytest.mark.parametrize("value", NO_SPACES, ids=repr)
+@pytest.mark.parametrize("value", NO_SPACES, ids=name_of)
 def test_not_a_space(value):
     actual, expected = outcome(ours.batch_space, value), outcome(theirs.batch_space, value)
     assert isinstance(expected.error, TypeError)
@@ -223,7 +224,7 @@ def test_not_a_space(value):
 @pytest.mark.parametrize(
     "value",
     [None, 5, [1], [1, 2.0], [None], "ab", [Discrete(2), 3], Discrete(2), Box(0, 1)],
-    ids=repr,
+    ids=name_of,
 )
 def test_not_a_list_of_spaces(value):
     actual = outcome(ours.batch_differing_spaces, value)

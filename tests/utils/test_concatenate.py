@@ -6,6 +6,7 @@ import pytest
 import spaces_zoo as zoo
 from equality import assert_same, assert_same_outcome, leaves, outcome, value_bytes
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from names import name_of
 
 import gymvec.utils as ours
 
@@ -328,7 +329,7 @@ ITERABLES = {
 
 @pytest.mark.parametrize("kind", ITERABLES)
 @pytest.mark.parametrize(
-    "space", [F32, Discrete(5), MultiDiscrete([3, 4]), MultiBinary(3)], ids=repr
+    "space", [F32, Discrete(5), MultiDiscrete([3, 4]), MultiBinary(3)], ids=name_of
 )
 def test_iterables_of_items(space, kind):
     rows = zoo.samples(space, 3)

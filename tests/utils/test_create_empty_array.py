@@ -6,6 +6,7 @@ import pytest
 import spaces_zoo as zoo
 from equality import assert_same, assert_same_outcome, leaves, outcome
 from gymnasium.spaces import Box, Dict, Discrete, Graph, GraphInstance, OneOf, Sequence, Text, Tuple
+from names import name_of
 
 import gymvec.utils as ours
 
@@ -60,7 +61,7 @@ def test_a_function_that_records():
     assert mine == calls and len(calls) == 4
 
 
-@pytest.mark.parametrize("n", [-1, 2.5, "3", (2,), np.int64(2), True], ids=repr)
+@pytest.mark.parametrize("n", [-1, 2.5, "3", (2,), np.int64(2), True], ids=name_of)
 @pytest.mark.parametrize("name", zoo.KINDS)
 def test_odd_counts(name, n):
     space = zoo.make(name)
@@ -134,7 +135,7 @@ WITH_ZERO = [
 ]
 
 
-@pytest.mark.parametrize("space", WITH_ZERO, ids=repr)
+@pytest.mark.parametrize("space", WITH_ZERO, ids=name_of)
 def test_one_empty_sample_lies_in_its_space(space):
     assert ours.create_empty_array(space, n=None) in space
 
@@ -147,7 +148,7 @@ def test_one_sample_takes_the_function():
     assert_same(sample["c"].nodes, np.ones((1, 2), np.float32))
 
 
-@pytest.mark.parametrize("space", [None, 3, "box", Box, np.zeros(2)], ids=repr)
+@pytest.mark.parametrize("space", [None, 3, "box", Box, np.zeros(2)], ids=name_of)
 @pytest.mark.parametrize("n", [1, None])
 def test_not_a_space(space, n):
     expected = outcome(theirs.create_empty_array, space, n)

@@ -7,6 +7,7 @@ import spaces_zoo as zoo
 from equality import assert_same, assert_same_outcome, leaves, outcome
 from gymnasium.error import CustomSpaceError
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from names import name_of
 
 import gymvec.utils as ours
 
@@ -161,7 +162,7 @@ def test_iterate_is_lazy():
         (Dict({"a": Box(0, 1, (2,)), "b": Tuple([Box(0, 1, (3,))])}), (3, 2)),
         (Dict({"a": Box(0, 1, (2,)), "b": Box(0, 1, (3,))}), (0, 1)),
     ],
-    ids=repr,
+    ids=name_of,
 )
 def test_unequal_lengths(space, lengths):
     parts = [np.zeros(length, np.float32) for length in lengths]
@@ -244,7 +245,7 @@ ODD_SPACES = [
 ]
 
 
-@pytest.mark.parametrize("space", ODD_SPACES, ids=repr)
+@pytest.mark.parametrize("space", ODD_SPACES, ids=name_of)
 def test_odd_items(space):
     for items in ODD_ITEMS:
         actual, expected = (
@@ -259,14 +260,14 @@ def test_odd_items(space):
 @pytest.mark.parametrize(
     "space",
     [zoo.CustomSpace(), *(zoo.make(n) for n in ("graph", "text", "sequence", "one of"))],
-    ids=repr,
+    ids=name_of,
 )
 def test_unregistered_spaces(space):
     with pytest.raises(CustomSpaceError, match="Register .* for `iterate` to support it"):
         ours.iterate(space, [1, 2])
 
 
-@pytest.mark.parametrize("space", [None, 3, "box", Box, np.zeros(2)], ids=repr)
+@pytest.mark.parametrize("space", [None, 3, "box", Box, np.zeros(2)], ids=name_of)
 def test_not_a_space(space):
     expected = outcome(theirs.iterate, space, [1])
     assert type(expected.error) is TypeError

@@ -9,6 +9,7 @@ import spaces_zoo as zoo
 from equality import assert_same, assert_same_outcome, leaves, outcome
 from gymnasium.error import CustomSpaceError
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, OneOf, Text, Tuple
+from names import name_of
 
 import gymvec.utils as ours
 
@@ -162,7 +163,7 @@ EXTREMES = {
 }
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 3)], ids=repr)
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 3)], ids=name_of)
 @pytest.mark.parametrize("dtype", EXTREMES)
 def test_every_dtype_at_its_limits(dtype, shape):
     space = Box(0, 1, shape, dtype)
@@ -216,7 +217,7 @@ class TestText:
             (["a"], TypeError),
             (np.zeros(3), TypeError),
         ],
-        ids=repr,
+        ids=name_of,
     )
     def test_errors_leave_the_row(self, value, error):
         space = Text(3, charset="abc")
@@ -274,7 +275,7 @@ class TestOneOf:
             (None, TypeError),
             ((0, "a"), ValueError),
         ],
-        ids=repr,
+        ids=name_of,
     )
     def test_errors_leave_everything(self, value, error):
         space = OneOf([Discrete(5), Box(0, 9, (2,))])
@@ -285,7 +286,7 @@ class TestOneOf:
                 ours.write_to_shared_memory(space, index, value, memory)
             assert contents(memory) == before
 
-    @pytest.mark.parametrize("kind", [int, np.int8, np.uint64, bool, np.array], ids=repr)
+    @pytest.mark.parametrize("kind", [int, np.int8, np.uint64, bool, np.array], ids=name_of)
     def test_index_types(self, kind):
         space = OneOf([Discrete(5), Discrete(7)])
         assert_same(_reads(space, [(kind(1), 6)]), ((np.int64(1), np.int64(6)),))
@@ -320,7 +321,7 @@ def test_creating_for_a_custom_space(name):
     assert_same_outcome(outcome(ours.create_shared_memory, zoo.make(name)), expected)
 
 
-@pytest.mark.parametrize("space", [None, 3, "box", Box, np.zeros(2)], ids=repr)
+@pytest.mark.parametrize("space", [None, 3, "box", Box, np.zeros(2)], ids=name_of)
 @pytest.mark.parametrize(
     "function, arguments",
     [

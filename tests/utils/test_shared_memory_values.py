@@ -9,6 +9,7 @@ import pytest
 import spaces_zoo as zoo
 from equality import assert_same, assert_same_outcome, outcome
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, OneOf, Text, Tuple
+from names import name_of
 from utils.test_concatenate import ITEMS, NUMBERS, SPACES, _scalar_spaces
 from utils.test_shared_memory import contents
 
@@ -105,7 +106,7 @@ def test_numbers_for_a_row(name):
         np.zeros((2, 3), "S1"),
         np.zeros((2, 3), [("a", "i4")]),
     ],
-    ids=repr,
+    ids=name_of,
 )
 @pytest.mark.parametrize("name", SPACES)
 def test_odd_values(name, value):
@@ -284,7 +285,7 @@ def test_memory_of_another_kind(name):
 
 
 @pytest.mark.parametrize(
-    "space", [Tuple([Discrete(2), Discrete(2)]), OneOf([Discrete(2), Discrete(2)])], ids=repr
+    "space", [Tuple([Discrete(2), Discrete(2)]), OneOf([Discrete(2), Discrete(2)])], ids=name_of
 )
 def test_a_tuple_of_memories_of_another_length(space):
     for memory in (ours.create_shared_memory(Tuple([Discrete(2)] * n), 2) for n in (0, 1, 4)):
@@ -294,7 +295,9 @@ def test_a_tuple_of_memories_of_another_length(space):
             ours.write_to_shared_memory(space, 0, (0, 0), memory)
 
 
-@pytest.mark.parametrize("value", [(1,), (1, 2, 3), (), 5, None, [1, 2], "ab", {"a": 1}], ids=repr)
+@pytest.mark.parametrize(
+    "value", [(1,), (1, 2, 3), (), 5, None, [1, 2], "ab", {"a": 1}], ids=name_of
+)
 def test_odd_values_of_a_tuple(value):
     space = Tuple([Discrete(5), Discrete(5)])
     memory, reference = ours.create_shared_memory(space, 2), theirs.create_shared_memory(space, 2)
@@ -319,7 +322,7 @@ def test_odd_values_of_a_tuple(value):
         {"b": 2, "a": 1},
         {"a": 1, "b": "x"},
     ],
-    ids=repr,
+    ids=name_of,
 )
 def test_odd_values_of_a_dict(value):
     space = Dict({"a": Discrete(5), "b": Discrete(5)})
@@ -331,7 +334,7 @@ def test_odd_values_of_a_dict(value):
     assert contents(memory) == contents(reference)
 
 
-@pytest.mark.parametrize("n", [3.0, "3", None, (3,), np.float64(3)], ids=repr)
+@pytest.mark.parametrize("n", [3.0, "3", None, (3,), np.float64(3)], ids=name_of)
 def test_reading_a_count_that_is_no_integer(n):
     space = Box(0, 9, (2,))
     memory = ours.create_shared_memory(space, 3)

@@ -13,6 +13,7 @@ import pytest
 from async_envs import Acts, alive, sleep, wait_until
 from gymnasium.spaces import Box, Dict, Discrete, Graph, Sequence, Text, Tuple
 from lockstep import MODES, CustomSpace, assert_same
+from names import name_of
 from scripted import BOX, Scripted
 
 from gymvec import AsyncVectorEnv
@@ -254,7 +255,7 @@ def test_action_spaces_that_differ(capfd):
         Dict({"a": Graph(BOX, None), "b": Sequence(BOX)}),
         Tuple([CustomSpace()]),
     ],
-    ids=str,
+    ids=name_of,
 )
 def test_shared_memory_that_no_part_can_use(space):
     fns = [lambda: Scripted(observation_space=space, observe=lambda steps: space.sample())] * 2

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Graph, GraphInstance, Sequence, Text, Tuple
 from lockstep import ALL_LEAVES, ARRAY_LEAVES, assert_same, nested
+from names import name_of
 
 from gymvec.vector.copies import copy_value, own_action
 from gymvec.vector.rows import (
@@ -152,10 +153,10 @@ Point = namedtuple("Point", "x y")
         OrderedDict(a=np.zeros(2)),
         Point(np.zeros(1), 2),
         GraphInstance(np.zeros((2, 1)), None, np.zeros((1, 2), int)),
-        Graph(Discrete(2), Discrete(2)).sample(),
-        Sequence(Discrete(3), stack=True).sample(),
+        Graph(Discrete(2), Discrete(2), seed=1).sample(),
+        Sequence(Discrete(3), stack=True, seed=1).sample(),
     ],
-    ids=repr,
+    ids=name_of,
 )
 def test_copy_value_is_a_deepcopy(value):
     copied = copy_value(value)

@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from info_strategies import N, arrays, gymnasiums, infos, numbers, outcome
 from lockstep import assert_same
+from names import name_of
 
 from gymvec._columns import SlotColumns
 from gymvec._slots import MAX_SCHEMAS, SlotWriter, same_schema, schema_of
@@ -78,7 +79,7 @@ def test_few_schemas_that_come_and_go(data):
         {"a": -(2**63), "b": 2**63 - 1, "c": -0.0, "d": float("inf")},
         {"a": np.longdouble(1) / 3},
     ],
-    ids=repr,
+    ids=name_of,
 )
 def test_only_the_first_of_each_worker_goes_by_letter(info):
     slots = assert_steps([[info] * N] * 3)
@@ -103,7 +104,7 @@ def test_only_the_first_of_each_worker_goes_by_letter(info):
         {"a": {"b": None}},
         {"a": [1]},
     ],
-    ids=repr,
+    ids=name_of,
 )
 def test_what_goes_by_letter(info):
     slots = assert_steps([[info] * N] * 2)

@@ -10,6 +10,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Sequence, Text, Tuple
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector import utils as their_utils
 from lockstep import assert_same
+from names import name_of
 from scripted import BOX, Scripted
 
 import gymvec
@@ -36,7 +37,7 @@ def started(**kwargs):
     "reward",
     [2.5, 2, True, np.float32(2.5), np.float64(2.5), np.int64(2), np.bool_(True), np.float16(2.5)]
     + [np.array(2.5), np.array([2.5]), np.array([2], np.int8), [2.5], 2**53 + 1, float("nan")],
-    ids=repr,
+    ids=name_of,
 )
 def test_rewards(reward):
     rewards = started(reward=reward).step(ZEROS)[1]
@@ -45,7 +46,7 @@ def test_rewards(reward):
 
 
 @pytest.mark.parametrize(
-    "reward", [np.zeros(2), np.zeros(0), np.zeros((1, 1)), [1.0, 2.0], (), [[1.0]]], ids=repr
+    "reward", [np.zeros(2), np.zeros(0), np.zeros((1, 1)), [1.0, 2.0], (), [[1.0]]], ids=name_of
 )
 def test_a_reward_of_another_shape_names_the_environment(reward):
     envs = started()
@@ -154,7 +155,7 @@ def test_a_terminal_observation_that_cannot_be_copied():
         [1.0, None],
         np.array([1e300, 1]),
     ],
-    ids=repr,
+    ids=name_of,
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8])
 @pytest.mark.parametrize("which", ["all", "last"])
