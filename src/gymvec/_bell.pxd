@@ -118,3 +118,4 @@ cdef class Worker(_Mapping):
     cdef void _free(self) noexcept
     cdef int32_t next_env(self) except -2
     cdef int give(self, Py_ssize_t env) except -1
+    cdef int announce(self) except -1

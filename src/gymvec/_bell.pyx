@@ -615,8 +615,12 @@ cdef class Worker(_Mapping):
 
     def flush(self) -> None:
         """Announces the answers of this pass that were not announced at once."""
+        self.announce()
+
+    cdef int announce(self) except -1:
         self._check()
         gv_flush(self._handle)
+        return 0
 
     def watch_parent(self, pid) -> None:
         """Ends this process with ``ORPHANED_EXIT`` once process `pid` is gone.

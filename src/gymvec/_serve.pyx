@@ -207,7 +207,7 @@ def serve_pass(
     Worker bell not None, Stepper stepper, int step_command, actions, dict commands not None, fail,
     post,
 ):
-    """Do what the parent asks of each environment, and answer.
+    """Do what the parent asks of each environment, answer, and announce the answers.
 
     Args:
         bell: The worker's control words.
@@ -240,3 +240,4 @@ def serve_pass(
         if opcode & APART:
             post()
         env = bell.next_env()
+    bell.announce()

@@ -139,21 +139,14 @@ class _Worker:
             self._mailbox.post(dumps(self._reports))
         else:
             self._resume(self._orders.last_seen)
-        bell = self._bell
+        bell, stepper, actions = self._bell, self._stepper, self._actions
+        fail, post, step = self._fail, self._post_outbox, int(Command.STEP)
         while self._open > 0:
             self._rest()
-            serve_pass(
-                bell,
-                self._stepper,
-                # While it is measured a step is a command like others.
-                Command.STEP if self._meter is None else -1,
-                self._actions,
-                commands,
-                self._fail,
-                self._post_outbox,
-            )
-            bell.flush()
-            self._post_outbox()
+            # While it is measured a step is a command like others.
+            plain = step if self._meter is None else -1
+            serve_pass(bell, stepper, plain, actions, commands, fail, post)
+            post()
         self._write_all()
 
     def _rest(self) -> None:
