@@ -9,6 +9,7 @@ mode makes of it.
 """
 
 import argparse
+import statistics
 
 import measure
 
@@ -33,7 +34,8 @@ NOTHING_TARGETS = {"Gymnasium sync": 2, "Gymnasium async": 60}
 def measured(name, num_envs, workers, plan, pool):
     """Seconds an env step of each subject, one figure a round; and what was refused.
 
-    Those of the bare loops are of one core.
+    Those of the bare loops are of one core, the mean of all; "unevenness" is by how much the
+    slowest took longer, which lock-step has to wait for.
     """
     setting = Setting(measure.ENVIRONMENTS[name], num_envs, workers)
     subjects = [
@@ -48,6 +50,7 @@ def measured(name, num_envs, workers, plan, pool):
         "num_envs": num_envs,
         "steps": rows[0].steps,
         "times": times,
+        "unevenness": statistics.median(rows[0].unevenness),
         "refused": {row.backend: row.reason for row in rows if row.reason is not None},
     }
 
@@ -92,6 +95,7 @@ def row(result):
             measure.microseconds(times[kind]) if kind in times else "refuses"
             for kind in ("bare loops", *measure.VECTOR_ENVS)
         ),
+        f"{result['unevenness']:.2f}",
         *(
             f"{efficiency[kind]:.2f}" if kind in efficiency else "0"
             for kind in ("Gymnasium async", "gymvec async")
@@ -106,6 +110,7 @@ def row(result):
 
 HEADER = [
     "environment", "n", "bare loop, us", *(f"{kind}, us" for kind in measure.VECTOR_ENVS),
+    "slowest loop / mean",
     "efficiency of Gymnasium async", "of gymvec async", "Gymnasium sync / async over it",
     "target", "reached",
 ]  # fmt: skip

@@ -17,8 +17,8 @@ def table(facts):
     """The table, and what its figures mean nothing without."""
     lines = [
         " | ".join(["| environment | n | bare loop, us", *(f"{kind}, us" for kind in COLUMNS)])
-        + " | efficiency of Gymnasium async | of gymvec async |",
-        "|---" + "|---:" * 8 + "|",
+        + " | slowest loop / mean | efficiency of Gymnasium async | of gymvec async |",
+        "|---" + "|---:" * 9 + "|",
     ]
     for result in facts["results"]:
         times, efficiency = result["times"], result["efficiency"]
@@ -27,6 +27,7 @@ def table(facts):
             measure.microseconds(times[kind]) if kind in times else "refuses"
             for kind in ("bare loops", *COLUMNS)
         ]
+        cells.append(f"{result['unevenness']:.2f}")
         cells += [
             f"{efficiency[kind]:.2f}" if kind in efficiency else "0"
             for kind in ("Gymnasium async", "gymvec async")

@@ -60,6 +60,9 @@ def test_figures_table_and_picture(capsys, tmp_path):
         assert row["reason"] is None
         assert row["steps"] >= 1
         assert len(row["seconds"]) == 2
+        loops = row["backend"] == "bare loops"
+        assert len(row["unevenness"]) == (2 if loops else 0)
+        assert all(factor >= 1 for factor in row["unevenness"])
         rates = sorted(1 / seconds for seconds in row["seconds"])
         rate = row["env steps per second"]
         assert rate["median"] == pytest.approx(statistics.mean(rates))

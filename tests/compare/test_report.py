@@ -6,7 +6,13 @@ import pytest
 from rich.console import Console
 
 from gymvec.compare.measure import Row
-from gymvec.compare.report import failed, markdown, results, rich_table
+from gymvec.compare.report import (
+    failed,
+    markdown,
+    note_of_uneven_cores,
+    results,
+    rich_table,
+)
 
 ROWS = [
     Row("bare loops", 1, None, 10, [1e-5]),
@@ -49,6 +55,15 @@ def test_without_the_limit_there_is_no_efficiency():
 @pytest.mark.parametrize(("rows", "expected"), [(ROWS, False), (ROWS[:2], True), (ROWS[3:], True)])
 def test_failed(rows, expected):
     assert failed(results(rows)) is expected
+
+
+@pytest.mark.parametrize(
+    ("factors", "told"), [([], None), ([1.0, 1.05, 2.0], None), ([1.2, 1.37, 1.4], "1.37 times")]
+)
+def test_uneven_cores(factors, told):
+    rows = [Row("bare loops", 4, None, 10, [1e-5] * 3, unevenness=factors), *ROWS[2:]]
+    note = note_of_uneven_cores(results(rows))
+    assert note is None if told is None else told in note
 
 
 def test_markdown():

@@ -241,13 +241,16 @@ def _with_progress(
 def _print(facts: dict[str, Any]) -> None:
     from rich.console import Console
 
-    from gymvec.compare.report import rich_table
+    from gymvec.compare.report import note_of_uneven_cores, rich_table
 
     console = Console()
     if not console.is_terminal:
         # Who reads it later has no width; rows stay whole.
         console = Console(width=160)
     console.print(rich_table(facts))
+    note = note_of_uneven_cores(facts["results"])
+    if note is not None:
+        console.print(note, markup=False)
     versions = ", ".join(f"{name} {found}" for name, found in facts["versions"].items())
     console.print(f"{facts['machine']}, {facts['system']}; {versions}.", markup=False)
 

@@ -56,6 +56,9 @@ class Row:
         steps: Steps of a round.
         seconds: Seconds an environment step, one figure a round; empty if it failed.
         reason: Why it failed; None if it did not.
+        unevenness: Of bare loops, by how much the slowest took longer than the mean, a factor a
+            round. Their ``seconds`` are of the mean. Who steps all environments in lock-step
+            waits for the slowest core.
     """
 
     backend: str
@@ -64,6 +67,7 @@ class Row:
     steps: int = 0
     seconds: list[float] = field(default_factory=list)
     reason: str | None = None
+    unevenness: list[float] = field(default_factory=list)
 
 
 class Pool:
@@ -184,10 +188,13 @@ class _Stage:
         try:
             self._ask(take, steps // 10 + 1)
             seconds = self._ask(take, steps)
+            unevenness = self._ask(unevenness_of)
         except Failure as failure:
             self._fail(str(failure))
         else:
             self.row.seconds.append(seconds / (steps * self.row.num_envs))
+            if unevenness is not None:
+                self.row.unevenness.append(unevenness)
             self._done(1)
 
     def close(self) -> None:
@@ -256,6 +263,12 @@ def take(held: dict[str, Any], steps: int) -> float:
     """Take steps; the seconds they took."""
     seconds: float = held["subject"].take(steps)
     return seconds
+
+
+def unevenness_of(held: dict[str, Any]) -> float | None:
+    """By how much the slowest of several loops took longer than the mean; None without loops."""
+    unevenness: float | None = getattr(held["subject"], "unevenness", None)
+    return unevenness
 
 
 def close_subject(held: dict[str, Any]) -> None:

@@ -11,7 +11,10 @@ from gymvec.compare.backends import LIMIT
 from gymvec.compare.facts import digits, median_ratio
 from gymvec.compare.measure import Row
 
-__all__ = ["FORMAT", "failed", "label", "markdown", "results", "rich_table"]
+__all__ = ["FORMAT", "failed", "label", "markdown", "note_of_uneven_cores", "results", "rich_table"]
+
+# From here on, unequal cores say more about the efficiency than what is measured does.
+_UNEVEN = 1.1
 
 FORMAT = "gymvec compare 1"
 
@@ -42,6 +45,22 @@ def _result(row: Row, limit: Row | None) -> dict[str, Any]:
 def failed(found: Iterable[dict[str, Any]]) -> bool:
     """Whether no vector environment was measured at all."""
     return not any(each["seconds"] for each in found if each["backend"] != LIMIT.name)
+
+
+def note_of_uneven_cores(found: Iterable[dict[str, Any]]) -> str | None:
+    """What to say where the cores did not run equally fast."""
+    factors = [
+        statistics.median(each["unevenness"])
+        for each in found
+        if each["unevenness"] and each["seconds"]
+    ]
+    most = max(factors, default=1.0)
+    if most < _UNEVEN:
+        return None
+    return (
+        f"The cores were uneven: the slowest bare loop took up to {most:.2f} times the mean, "
+        "and who steps all environments in lock-step waits for the slowest."
+    )
 
 
 def label(result: dict[str, Any], found: Iterable[dict[str, Any]]) -> str:

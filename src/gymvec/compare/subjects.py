@@ -1,7 +1,7 @@
 """What is measured: vector environments, and bare loops, which nothing that steps them can beat.
 
 All of them take the same steps, with the same seeds and actions. A subject has
-``take(steps)``, ``close()``, and ``num_envs``.
+``take(steps)``, ``close()``, and ``num_envs``; one of several loops also ``unevenness``.
 """
 
 from __future__ import annotations
@@ -88,7 +88,12 @@ class Stepped:
 
 
 class BareLoops:
-    """Plain Python loops over slices of the environments, a process a core."""
+    """Plain Python loops over slices of the environments, a process a core.
+
+    Attributes:
+        unevenness: By how much the slowest loop took longer than the mean, a factor, when steps
+            were taken last.
+    """
 
     def __init__(self, env_fn: Callable[[], Env[Any, Any]], num_envs: int, count: int) -> None:
         """Start the processes and build the environments.
@@ -102,6 +107,7 @@ class BareLoops:
             Failure: A loop failed.
         """
         self.num_envs = num_envs
+        self.unevenness = 1.0
         count = min(num_envs, count)
         bounds = [num_envs * i // count for i in range(count + 1)]
         self._pipes, self._processes = [], []
@@ -125,7 +131,9 @@ class BareLoops:
         for pipe in self._pipes:
             pipe.send(steps)
         seconds = self._answers()
-        return sum(seconds) / len(seconds)
+        mean = sum(seconds) / len(seconds)
+        self.unevenness = max(seconds) / mean
+        return mean
 
     def close(self) -> None:
         """End the processes."""
