@@ -3,6 +3,7 @@
 import errno
 import multiprocessing
 import os
+import pydoc
 import sys
 import threading
 import time
@@ -81,6 +82,34 @@ def test_one_worker_a_usable_core(monkeypatch):
     assert envs.num_workers == 3
     envs.close()
     assert 1 <= cores.usable_cores() <= (os.cpu_count() or 1)
+
+
+def test_help_shows_every_method():
+    text = pydoc.plain(pydoc.render_doc(AsyncVectorEnv))
+    for name, summary in {
+        "__init__": "Start the workers, which create the sub-environments.",
+        "reset": "Reset the sub-environments, or some of them; see :meth:`reset_async`.",
+        "reset_async": "Begin to reset the sub-environments, or some of them.",
+        "reset_wait": "Wait for what :meth:`reset_async` began.",
+        "step": "Take one step in each sub-environment; see :meth:`step_async` and "
+        ":meth:`step_wait`.",
+        "step_async": "Begin to step the sub-environments.",
+        "step_wait": "Wait for what :meth:`step_async` began.",
+        "async_reset": "Begin to reset the sub-environments, or some of them, for :meth:`recv`.",
+        "send": "Begin to step some sub-environments, for :meth:`recv`.",
+        "recv": "Wait for the ``batch_size`` sub-environments that are ready first.",
+        "call": "Call a method of each sub-environment, or get its attribute; see "
+        ":meth:`call_async`.",
+        "call_async": "Begin to call a method of each sub-environment, or to get its attribute.",
+        "call_wait": "Wait for what :meth:`call_async` began.",
+        "get_attr": "Get an attribute of each sub-environment, looked up through the wrappers.",
+        "set_attr": "Set an attribute of each sub-environment.",
+        "render": "The rendered frames of the sub-environments.",
+        "close": "Close the sub-environments and end the workers. Always ends; a second call "
+        "does nothing.",
+    }.items():
+        assert f"\n |  {name}(" in text
+        assert f"\n |      {summary}\n" in text
 
 
 @pytest.mark.parametrize("wait", ["auto", "spin", "block"])

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium import Space
-from gymnasium.error import AlreadyPendingCallError, NoAsyncCallError
-from gymnasium.vector.async_vector_env import AsyncState
+from gymnasium.core import ActType, ObsType
+from gymnasium.error import NoAsyncCallError
 from gymnasium.vector.vector_env import AutoresetMode
 
 from gymvec.utils import batch_space
-from gymvec.vector.actions import Write, split_actions
-from gymvec.vector.answers import Answers, Late
+from gymvec.vector.actions import split_actions
+from gymvec.vector.answers import Late
 from gymvec.vector.batches import Batches
 from gymvec.vector.copies import own_action
-from gymvec.vector.engine import Engine
 from gymvec.vector.errors import unpack_error
-from gymvec.vector.last_seen import LastSeen
 from gymvec.vector.mail import dumps
-from gymvec.vector.observations import Observations
+from gymvec.vector.pending import Pending, deadline_after
 from gymvec.vector.requests import checked_env_ids, reset_mask, reset_seeds
 from gymvec.vector.worker import Command
 
@@ -36,25 +33,11 @@ Batch = tuple[
 ]
 
 
-class SendRecv:
+class SendRecv(Pending[ObsType, ActType]):
     """The part of :class:`gymvec.AsyncVectorEnv` that does not wait for all environments.
 
     Names and order of arguments are those of EnvPool and of the Arcade Learning Environment.
     """
-
-    num_envs: int
-    batch_size: int
-    single_action_space: Space[Any]
-    autoreset_mode: AutoresetMode
-    observations: Any
-    closed: bool
-    _state: AsyncState
-    _late_state: AsyncState
-    _engine: Engine
-    _observations: Observations
-    _put_actions: Write
-    _was_reset: np.ndarray
-    _last_seen: LastSeen | None
 
     def _bind_batches(self) -> None:
         self._batches = Batches(self._engine, self.num_envs, self.batch_size)
@@ -198,7 +181,7 @@ class SendRecv:
                 "were sent to by `async_reset` and `send`.",
                 "recv",
             )
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = deadline_after(timeout)
         self._engine.timed = True
         try:
             if self._engine.late:
@@ -274,10 +257,6 @@ class SendRecv:
             except Late as late:
                 raise late.error("call", None) from None
 
-    def _drop_late(self, deadline: float | None) -> None:
-        """Wait for environments that are late with another call."""
-        self._take(self._late_state, self._engine.drop_late(deadline))
-
     def _drop_late_to_send(self, name: str) -> None:
         self._engine.timed = True
         try:
@@ -298,20 +277,3 @@ class SendRecv:
             raise ValueError(
                 f"environments {envs[busy].tolist()} were sent to and have not been received since"
             )
-
-    def _check_not_waiting(self, name: str) -> None:
-        if self.closed:
-            # By code of the caller's own that ran since the call began.
-            self._check_open()
-        if self._state is not AsyncState.DEFAULT:
-            raise AlreadyPendingCallError(
-                f"Calling `{name}` while waiting for a pending call to `{self._state.value}` "
-                "to complete.",
-                str(self._state.value),
-            )
-
-    def _check_open(self) -> None:
-        raise NotImplementedError
-
-    def _take(self, state: AsyncState, answers: Answers) -> None:
-        raise NotImplementedError

@@ -1,4 +1,4 @@
-"""What callers of ``reset`` ask for: seeds and masks, checked before anything is done."""
+"""What callers ask for: seeds, masks, environments and values, checked before anything is done."""
 
 from __future__ import annotations
 
@@ -35,6 +35,26 @@ def reset_seeds(seed: Any, num_envs: int) -> list[int | None]:
 
 def _is_integer(value: Any) -> bool:
     return hasattr(value, "__index__") and not hasattr(value, "__len__")
+
+
+def one_value_each(values: Any, num_envs: int) -> list[Any] | tuple[Any, ...]:
+    """What ``set_attr`` gives to each environment.
+
+    Args:
+        values: A list or tuple with one value an environment, or one value for all.
+        num_envs: Number of environments.
+
+    Raises:
+        ValueError: The length of the list or tuple is not ``num_envs``.
+    """
+    if not isinstance(values, (list, tuple)):
+        return [values] * num_envs
+    if len(values) != num_envs:
+        raise ValueError(
+            "Values must be a list or tuple with length equal to the number of environments. "
+            f"Got `{len(values)}` values for {num_envs} environments."
+        )
+    return values
 
 
 def checked_env_ids(env_ids: Any, num_envs: int) -> np.ndarray:

@@ -18,7 +18,7 @@ from gymvec import _steps
 from gymvec._infos import InfoBatch
 from gymvec.utils import batch_space, concatenate, create_empty_array, iterate
 from gymvec.vector.copies import keep_observation, own_action, own_array
-from gymvec.vector.requests import reset_mask, reset_seeds
+from gymvec.vector.requests import one_value_each, reset_mask, reset_seeds
 from gymvec.vector.rows import bind_stacker, is_builtin
 from gymvec.vector.spaces import batched_observation_space, check_spaces
 
@@ -358,13 +358,7 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
             ValueError: The length of the list or tuple is not ``n``.
         """
         self._check_open()
-        if not isinstance(values, (list, tuple)):
-            values = [values] * self.num_envs
-        if len(values) != self.num_envs:
-            raise ValueError(
-                "Values must be a list or tuple with length equal to the number of environments. "
-                f"Got `{len(values)}` values for {self.num_envs} environments."
-            )
+        values = one_value_each(values, self.num_envs)
         for env, value in zip(self.envs, values, strict=True):
             env.set_wrapper_attr(name, value)
 

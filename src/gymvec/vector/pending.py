@@ -1,0 +1,167 @@
+"""The one call of all environments that may be pending: begun, waited for, or late."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Generic
+
+import numpy as np
+from gymnasium.core import ActType, ObsType
+from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoAsyncCallError
+from gymnasium.vector.async_vector_env import AsyncState
+from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
+
+from gymvec.vector.actions import Write
+from gymvec.vector.answers import Answers, Late
+from gymvec.vector.batches import Batches
+from gymvec.vector.engine import Engine
+from gymvec.vector.errors import WorkerDiedError
+from gymvec.vector.last_seen import LastSeen
+from gymvec.vector.observations import Observations
+from gymvec.vector.worker import Command
+
+__all__ = ["IDLE", "STEPPING", "Pending", "deadline_after"]
+
+# Before Python 3.12 looking up a member of an enumeration takes as long as collecting a step.
+IDLE = AsyncState.DEFAULT
+STEPPING = AsyncState.WAITING_STEP
+
+
+class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]):
+    """The part of :class:`gymvec.AsyncVectorEnv` that all of its calls go through."""
+
+    copy: bool
+    batch_size: int
+    autoreset_mode: AutoresetMode
+    observations: Any
+    _partial: bool
+    _state: AsyncState
+    _engine: Engine
+    _batches: Batches
+    _observations: Observations
+    _put_actions: Write
+    _last_seen: LastSeen | None
+
+    def _bind_pending(self) -> None:
+        # A call that is sent once late environments have answered, and what they are late with.
+        self._deferred: tuple[Command, dict[int, bytes] | None, list[int] | None] | None = None
+        self._late_state = IDLE
+        self._was_reset = np.zeros(self.num_envs, dtype=np.bool_)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ClosedEnvironmentError(
+                f"Trying to operate on `{type(self).__name__}`, after a call to `close()`."
+            )
+        self._engine.check_usable()
+
+    def _check_not_waiting(self, name: str, end: str = ".") -> None:
+        if self.closed:
+            # By code of the caller's own that ran since the call began.
+            self._check_open()
+        if self._state is not IDLE:
+            raise _already_pending(name, str(self._state.value), end)
+
+    def _check_idle(self, name: str, end: str = ".") -> None:
+        self._check_not_waiting(name, end)
+        if self._batches.any_busy and not self._partial:
+            raise _already_pending(name, "send", end)
+
+    def _begin(
+        self,
+        state: AsyncState,
+        command: Command,
+        arguments: dict[int, bytes] | None,
+        envs: list[int] | None,
+    ) -> None:
+        """Send a command, or keep it until late environments have answered."""
+        engine = self._engine
+        try:
+            self._state = state
+            if engine.late:
+                # Within the time-out of the wait that follows.
+                self._deferred = (command, arguments, envs)
+            else:
+                engine.send(command, arguments, envs)
+        except BaseException:
+            self._idle_unless_sent()
+            raise
+
+    def _idle_unless_sent(self) -> None:
+        """Where beginning a call failed. Ctrl-C may have come after the command was sent."""
+        engine = self._engine
+        if self._deferred is None and (engine.late or not engine.busy):
+            self._state = IDLE
+
+    def _collect(
+        self, state: AsyncState, name: str, begin: str, timeout: float | None
+    ) -> dict[int, Any]:
+        """Wait for the answers of a pending call; the letters that came with them.
+
+        What else interrupts the wait, above all Ctrl-C, leaves the call pending.
+        """
+        self._check_open()
+        if self._state is not state:
+            raise NoAsyncCallError(
+                f"Calling `{name}` without any prior call to `{begin}`.", state.value
+            )
+        engine = self._engine
+        deadline = deadline_after(timeout)
+        engine.timed = state is not AsyncState.WAITING_CALL
+        try:
+            if self._deferred is not None:
+                if engine.late:
+                    self._drop_late(deadline)
+                if not engine.busy:
+                    engine.send(*self._deferred)
+                self._deferred = None
+            answers = engine.collect(deadline)
+        except Late as late:
+            if self._deferred is None:
+                self._late_state = state
+            self._deferred = None
+            self._state = IDLE
+            engine.late = True
+            raise late.error(name, timeout) from None
+        except WorkerDiedError:
+            self._deferred = None
+            self._state = IDLE
+            raise
+        self._take(state, answers)
+        self._state = IDLE
+        if answers.failures:
+            raise answers.error  # type: ignore[misc]
+        return answers.letters
+
+    def _drop_late(self, deadline: float | None) -> None:
+        """Wait for environments that are late with another call."""
+        self._take(self._late_state, self._engine.drop_late(deadline))
+
+    def _take(self, state: AsyncState, answers: Answers) -> None:
+        """Note where the environments are now, also after a call that failed or came late."""
+        if state is AsyncState.WAITING_RESET:
+            for env in self._engine.recipients:
+                if env not in answers.failures:
+                    self._was_reset[env] = True
+        if state is not AsyncState.WAITING_CALL:
+            if not self.copy:
+                self._observations.written(
+                    set(self._engine.recipients) - set(answers.failures)
+                    if answers.failures
+                    else self._engine.sent
+                )
+            for env, (others, _) in answers.letters.items():
+                if others:
+                    self._observations.keep(env, others)
+
+
+def _already_pending(name: str, pending: str, end: str) -> AlreadyPendingCallError:
+    return AlreadyPendingCallError(
+        f"Calling `{name}` while waiting for a pending call to `{pending}` to complete{end}",
+        pending,
+    )
+
+
+def deadline_after(timeout: float | None) -> float | None:
+    """When a call has to end that may take so many seconds."""
+    return None if timeout is None else time.monotonic() + timeout

@@ -1,0 +1,269 @@
+"""Resets and steps of all environments; with ``batch_size`` below ``num_envs`` of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.core import ActType, ObsType
+from gymnasium.vector.async_vector_env import AsyncState
+from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
+
+from gymvec._serve import SECOND_SET
+from gymvec.vector.actions import split_actions
+from gymvec.vector.copies import own_action
+from gymvec.vector.engine import StepArrays
+from gymvec.vector.mail import dumps
+from gymvec.vector.partial import SendRecv
+from gymvec.vector.pending import IDLE, STEPPING
+from gymvec.vector.requests import reset_mask, reset_seeds
+from gymvec.vector.worker import Command
+
+__all__ = ["ResetStep"]
+
+# Looked up once, as IDLE is.
+_DISABLED = AutoresetMode.DISABLED
+
+
+class ResetStep(SendRecv[ObsType, ActType]):
+    """The part of :class:`gymvec.AsyncVectorEnv` that waits for all environments of a batch."""
+
+    def _bind_steps(self) -> None:
+        self._next_batch = self._observations.bound_batch(self.copy)
+        # Whether a step is nothing more than beginning it and waiting for it.
+        self._steps_at_once = (
+            self.autoreset_mode is not _DISABLED
+            and type(self).step_async is ResetStep.step_async
+            and type(self).step_wait is ResetStep.step_wait
+        )
+        self._adds_plainly = type(self)._add_info is VectorEnv._add_info
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[ObsType, dict[str, Any]]:
+        """Reset the sub-environments, or some of them; see :meth:`reset_async`."""
+        self.reset_async(seed=seed, options=options)
+        return self.reset_wait()
+
+    def reset_async(
+        self,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        """Begin to reset the sub-environments, or some of them.
+
+        Args:
+            seed: An integer of any type, from which environment ``i`` gets ``seed + i``; one
+                integer or None each; or None.
+            options: Handed to each reset. ``options["reset_mask"]``, a bool array of shape
+                ``(n,)``, says which environments are reset; it is not handed on, and
+                ``options`` stay as they were.
+
+        Raises:
+            AlreadyPendingCallError: Another call is pending.
+            ClosedEnvironmentError: :meth:`close` was called.
+            TypeError: The mask is no bool array.
+            ValueError: The number of seeds is not ``n``, the mask has another shape, selects
+                nothing, or leaves out an environment that was never reset.
+        """
+        if self._partial:
+            self.async_reset(seed, options)
+            return
+        self._check_open()
+        seeds = reset_seeds(seed, self.num_envs)
+        self._check_idle("reset_async", end="")
+        mask, options = reset_mask(options, self.num_envs)
+        envs = None if mask is None else np.flatnonzero(mask).tolist()
+        if mask is not None and not (self._was_reset | mask).all():
+            missing = np.flatnonzero(~(self._was_reset | mask)).tolist()
+            raise ValueError(
+                f"`options['reset_mask']` leaves out environments that were never reset: {missing}"
+            )
+        command, arguments = Command.RESET, None
+        if seed is not None or options is not None:
+            command = Command.RESET_BY_LETTER
+            arguments = {
+                env: dumps({"seed": seeds[env], "options": options})
+                for env in (range(self.num_envs) if envs is None else envs)
+            }
+            self._check_idle("reset_async", end="")
+        self._begin(AsyncState.WAITING_RESET, command, arguments, envs)
+
+    def reset_wait(self, timeout: float | None = None) -> tuple[ObsType, dict[str, Any]]:
+        """Wait for what :meth:`reset_async` began.
+
+        Args:
+            timeout: Seconds to wait; None for no limit.
+
+        Returns:
+            The batch of observations, also of environments that were left out, and the infos
+            of those that were reset.
+
+        Raises:
+            ClosedEnvironmentError: :meth:`close` was called.
+            NoAsyncCallError: :meth:`reset_async` was not called.
+            TimeoutError: The time is over. Late answers are dropped.
+        """
+        if self._partial:
+            observations, *_, infos = self.recv(timeout)
+            return observations, infos
+        letters = self._collect(AsyncState.WAITING_RESET, "reset_wait", "reset_async", timeout)
+        return self._observe(), self._infos(letters)
+
+    def step(
+        self, actions: ActType, env_ids: Any = None
+    ) -> tuple[
+        ObsType,
+        npt.NDArray[np.float64],
+        npt.NDArray[np.bool_],
+        npt.NDArray[np.bool_],
+        dict[str, Any],
+    ]:
+        """Take one step in each sub-environment; see :meth:`step_async` and :meth:`step_wait`.
+
+        With ``env_ids``, or with ``batch_size`` below ``num_envs``, this is :meth:`send` and
+        :meth:`recv`.
+        """
+        if self._partial or env_ids is not None:
+            self._send_actions(actions, env_ids, least=self.batch_size)
+            return self.recv()
+        if (
+            self._steps_at_once
+            and self._state is IDLE
+            and not self.closed
+            and not self._batches.any_busy
+        ):
+            finished = self._step_at_once(actions)
+            if finished:
+                return self._finished(*finished)
+            if self._state is STEPPING:
+                return self.step_wait()
+        self.step_async(actions)
+        return self.step_wait()
+
+    def _step_at_once(
+        self, actions: ActType
+    ) -> tuple[StepArrays, np.ndarray | None] | tuple[()] | None:
+        engine = self._engine
+        try:
+            # Before the command is sent, since Ctrl-C may come after that.
+            self._state = STEPPING
+            finished = engine.step(self._put_actions, actions)
+        except BaseException:
+            self._idle_unless_sent()
+            raise
+        if finished is None:
+            self._state = IDLE
+        return finished
+
+    def step_async(self, actions: ActType) -> None:
+        """Begin to step the sub-environments.
+
+        Args:
+            actions: A batch of ``n`` actions, which may be changed as soon as this returns.
+                Each environment gets what :func:`gymvec.utils.iterate` yields; arrays are
+                C-contiguous, native and its own.
+
+        Raises:
+            AlreadyPendingCallError: Another call is pending.
+            AssertionError: Autoreset is disabled and an episode is over. Nothing was stepped.
+            ClosedEnvironmentError: :meth:`close` was called.
+            ValueError: There are not ``n`` actions. Nothing was stepped.
+        """
+        if self._partial:
+            self.send(actions)
+            return
+        engine = self._engine
+        if self.closed or not engine.usable:
+            self._check_open()
+        if self._state is not IDLE or self._batches.any_busy:
+            self._check_idle("step_async")
+        late = engine.late
+        # Of late environments the workers know.
+        if self.autoreset_mode is _DISABLED and not late:
+            over = np.logical_or(*engine.results.collect()[1:])
+            if over.any():
+                raise AssertionError(f"autoreset is disabled and episodes are over: {over}")
+        # A late environment may not have read its last action yet.
+        if not late and self._put_actions(actions, None):
+            try:
+                self._state = STEPPING
+                engine.send_steps()
+            except BaseException:
+                self._idle_unless_sent()
+                raise
+        else:
+            items = split_actions(self.action_space, actions, self.num_envs)
+            arguments = {env: dumps(own_action(action)) for env, action in enumerate(items)}
+            self._check_idle("step_async")
+            self._begin(STEPPING, Command.STEP_BY_LETTER, arguments, None)
+
+    def step_wait(
+        self, timeout: float | None = None
+    ) -> tuple[
+        ObsType,
+        npt.NDArray[np.float64],
+        npt.NDArray[np.bool_],
+        npt.NDArray[np.bool_],
+        dict[str, Any],
+    ]:
+        """Wait for what :meth:`step_async` began.
+
+        Args:
+            timeout: Seconds to wait; None for no limit.
+
+        Returns:
+            The batch of observations, rewards (float64, shape ``(n,)``), terminations and
+            truncations (bool, shape ``(n,)``), and infos; all but the observations are always
+            the caller's own.
+
+        Raises:
+            ClosedEnvironmentError: :meth:`close` was called.
+            NoAsyncCallError: :meth:`step_async` was not called.
+            TimeoutError: The time is over. Late answers are dropped.
+        """
+        if self._partial:
+            return self.recv(timeout)
+        if timeout is None and self._state is STEPPING and self._deferred is None:
+            finished = self._engine.finish()
+            if finished is not None:
+                return self._finished(*finished)
+        letters = self._collect(STEPPING, "step_wait", "step_async", timeout)
+        results = self._engine.results.collect()
+        return self._observe(), *results, self._infos(letters)
+
+    def _finished(self, results: StepArrays, observations: Any) -> tuple[Any, ...]:
+        """What a step returns that sent no letter."""
+        self._state = IDLE
+        if observations is not None:
+            self.observations = observations
+        else:
+            if not self.copy:
+                self._observations.written(None)
+            observations = self._observe()
+        return observations, *results, self._infos({})
+
+    # --- what these share ---
+
+    def _observe(self) -> Any:
+        self.observations = observations = self._next_batch()
+        if self._last_seen is not None:
+            self._last_seen.note(None)
+        if not self.copy:
+            self._engine.set_flag = SECOND_SET if self._observations.target else 0
+        return observations
+
+    def _infos(self, letters: dict[int, Any]) -> dict[str, Any]:
+        slots = self._engine.info_slots
+        by_letter = {env: infos for env, (_, infos) in letters.items() if infos}
+        if self._adds_plainly:
+            return slots.gather(by_letter, self._engine.sent)
+        gathered: dict[str, Any] = {}
+        for env, info in slots.items(by_letter, self._engine.sent):
+            gathered = self._add_info(gathered, info, env)
+        return gathered
