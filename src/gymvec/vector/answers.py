@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gymvec.vector.errors import StepTimeoutError, text_of, unpack_error
+from gymvec.vector.errors import text_of, unpack_error
 from gymvec.vector.mail import Subject
 
-__all__ = ["NOTHING", "Answers", "Late", "opened"]
-
-
-class Late(Exception):
-    """The time given for an answer is over.
-
-    Attributes:
-        envs: The environments that were waited for longer than ``step_timeout``; none where
-            the time was that of the call.
-    """
-
-    def __init__(self, text: str = "", envs: Sequence[int] = ()) -> None:
-        super().__init__(text)
-        self.envs = list(envs)
-
-    def error(self, name: str, timeout: float | None) -> StepTimeoutError:
-        """What the caller of a method is told."""
-        error = StepTimeoutError(
-            str(self) or f"The call to `{name}` has timed out after {timeout} second(s)."
-        )
-        error.env_indices = self.envs
-        return error
+__all__ = ["NOTHING", "Answers", "opened"]
 
 
 @dataclass

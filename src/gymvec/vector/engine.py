@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import pickle
 import time
 import weakref
 from collections.abc import Iterable, Sequence
@@ -12,31 +11,25 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium import logger
 
 from gymvec import _bell
 from gymvec._exchange import StepResults
 from gymvec._mailbox import drain, publish
 from gymvec._serve import APART
 from gymvec.vector.actions import Write
-from gymvec.vector.answers import NOTHING, Answers, Late, opened
+from gymvec.vector.answers import NOTHING, Answers, opened
 from gymvec.vector.arena import Arena, Layout
 from gymvec.vector.cores import usable_cores
+from gymvec.vector.deadlines import Late, seconds_left
 from gymvec.vector.errors import WorkerDiedError
 from gymvec.vector.info_slots import InfoSlots
-from gymvec.vector.mail import Mailbox, Subject, dumps
+from gymvec.vector.letters import FLUSH_SECONDS, SLICE_SECONDS, Letters
+from gymvec.vector.mail import Mailbox, Subject
 from gymvec.vector.processes import Workers
-from gymvec.vector.watch import Watch
 from gymvec.vector.worker import Command
 
 __all__ = ["Engine"]
 
-# Between two slices of a wait the parent looks whether its workers live.
-_SLICE_SECONDS = 0.1
-# A slice while a pipe has not taken all letters.
-_FLUSH_SECONDS = 0.001
-# How long sending waits for a pipe that does not take a letter; the wait for the answers goes on.
-_SEND_SECONDS = 1.0
 # How often who waits for the first answers looks whether the workers live.
 _LOOK_SECONDS = 0.5
 # How long `close` waits for the environments before it ends their processes, unless told.
@@ -50,7 +43,7 @@ StepArrays = tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[n
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
-class Engine(Watch):
+class Engine(Letters):
     """Workers, the arena they share with this process, and the pipes to them.
 
     Args:
@@ -93,12 +86,6 @@ class Engine(Watch):
         self.sent: frozenset[int] | None = None
         # SECOND_SET, while observations are to go there.
         self.set_flag = 0
-        self._unwritten = False
-        # Envelopes that were received: the subject, and the pickled content.
-        self._letters: dict[int, tuple[Subject, bytes]] = {}
-        # The share of their time that steps wait, until somebody was told.
-        self._waits: float | None = None
-        self._told = False
         self.bell = _bell.Parent(
             self.arena.buffer,
             layout.hub,
@@ -207,35 +194,6 @@ class Engine(Watch):
         if letters:
             self._deliver()
 
-    def _sorted(self, arguments: dict[int, bytes]) -> list[tuple[Mailbox, bytes]]:
-        letters = []
-        for mailbox, part in zip(self.workers.mailboxes, self.layout.slices, strict=True):
-            own = {env: arguments[env] for env in range(part.start, part.stop) if env in arguments}
-            if own:
-                letters.append((mailbox, dumps(own)))
-        return letters
-
-    def _deliver(self) -> None:
-        """Write letters for a while; what is left then is written by the wait for the answers."""
-        until = time.monotonic() + _SEND_SECONDS
-        while self._pump() and time.monotonic() < until:
-            time.sleep(_FLUSH_SECONDS)
-
-    def _pump(self) -> bool:
-        """Write what the pipes take now, and read what blocks them. Whether something is left."""
-        left = False
-        for mailbox in self.workers.mailboxes:
-            if not mailbox.unwritten:
-                continue
-            try:
-                while not mailbox.flush() and mailbox.take(self._parse, self._letters):
-                    pass
-                left = left or mailbox.unwritten
-            except (BrokenPipeError, ConnectionResetError, EOFError):
-                mailbox.forget()  # The death is reported where its answer is missed.
-        self._unwritten = left
-        return left
-
     def step(
         self, put: Write, actions: Any
     ) -> tuple[StepArrays, np.ndarray | None] | tuple[()] | None:
@@ -261,7 +219,7 @@ class Engine(Watch):
         if self._letters:
             self._letters.clear()
         self.sent = None
-        return self.results.step(self.bell, put, actions, _STEP | self.set_flag, _SLICE_SECONDS)
+        return self.results.step(self.bell, put, actions, _STEP | self.set_flag, SLICE_SECONDS)
 
     def finish(self) -> tuple[StepArrays, np.ndarray | None] | None:
         """The results of a step of all environments, if it is an ordinary one.
@@ -280,7 +238,7 @@ class Engine(Watch):
             or not self.usable
         ):
             return None
-        return self.results.finish(self.bell, _SLICE_SECONDS)
+        return self.results.finish(self.bell, SLICE_SECONDS)
 
     def collect(self, deadline: float | None) -> Answers:
         """Wait for every answer that is due.
@@ -354,81 +312,14 @@ class Engine(Watch):
         """Wait for answers. None is taken, so that this can be interrupted."""
         begun: float | None = None
         while True:
-            most = _FLUSH_SECONDS if self._unwritten and self._pump() else _SLICE_SECONDS
+            most = FLUSH_SECONDS if self._unwritten and self._pump() else SLICE_SECONDS
             lacking = self._lacking(count)
-            if self.bell.wait(lacking, _left(deadline, most)) >= lacking:
+            if self.bell.wait(lacking, seconds_left(deadline, most)) >= lacking:
                 return
             begun = begun or time.monotonic() - most
             self._check_owing(time.monotonic() - begun)
             if deadline is not None and time.monotonic() >= deadline:
                 raise Late
-
-    def letter_of(self, env: int, deadline: float | None) -> tuple[bool, Any]:
-        """The letter that came with the answer of an environment in ``taken``.
-
-        Returns:
-            Whether the environment failed, and the content.
-
-        Raises:
-            Late: The deadline has passed.
-            WorkerDiedError: The worker died without writing it.
-        """
-        while env not in self._letters:
-            self._receive(self._worker_of[env], deadline)
-        self._advise()
-        subject, content = opened(env, *self._letters[env])
-        return subject is Subject.ERROR, content
-
-    def _advise(self) -> None:
-        """Say once that more workers would help. Nothing of the call is taken yet."""
-        waits, self._waits = self._waits, None
-        if waits is None or self._told:
-            return
-        self._told = True
-        envs, workers = len(self._worker_of), len(self.layout.slices)
-        logger.warn(
-            f"the steps of these environments mostly wait ({100 * waits:.0f} percent of their time). More "
-            f"workers than cores let more of them wait at a time: num_workers={envs} instead of "
-            f"{workers} in AsyncVectorEnv, or in make_vec(..., vector_kwargs="
-            f"{{'num_workers': {envs}}})"
-        )
-
-    def _parse(self, letter: bytes) -> dict[int, tuple[Subject, bytes]]:
-        letters = {}
-        for env, subject, packed in pickle.loads(letter):
-            if subject is Subject.SCHEMA:
-                self.info_slots.learn(env, *pickle.loads(packed))
-            elif subject is Subject.WAITS:
-                self._waits = pickle.loads(packed)
-            elif subject is Subject.BUILT:
-                self._built(env, pickle.loads(packed))
-            else:
-                letters[env] = (subject, packed)
-        return letters
-
-    def _receive(self, worker: int, deadline: float | None) -> None:
-        """Wait for the next letter of a worker.
-
-        Raises:
-            Late: The deadline has passed.
-            WorkerDiedError: The worker died without writing it.
-        """
-        mailbox = self.workers.mailboxes[worker]
-        while True:
-            # Asked before the pipe is read, so that the last letter of a worker is found.
-            ended = self.workers.has_ended(worker)
-            try:
-                if mailbox.take(self._parse, self._letters):
-                    return
-            except EOFError:
-                ended = True
-            if ended:
-                self._report_death(worker)
-            if deadline is not None and time.monotonic() >= deadline:
-                raise Late
-            if self.timed and self._is_stuck(worker):
-                self._report_stuck(worker)
-            mailbox.wait(_left(deadline, _SLICE_SECONDS))
 
     # --- the end ---
 
@@ -488,10 +379,6 @@ class Engine(Watch):
         finally:
             # Also where another thread waits on the bell, which then stays until that ends.
             del self.results, self.info_slots, self.arena
-
-
-def _left(deadline: float | None, most: float) -> float:
-    return most if deadline is None else max(0.0, min(most, deadline - time.monotonic()))
 
 
 @atexit.register

@@ -14,18 +14,18 @@ from gymnasium.vector.vector_env import AutoresetMode
 
 from gymvec.utils import batch_space
 from gymvec.vector.actions import split_actions
-from gymvec.vector.answers import Late
 from gymvec.vector.batches import Batches
 from gymvec.vector.copies import own_action
+from gymvec.vector.deadlines import Late, deadline_after
 from gymvec.vector.errors import unpack_error
 from gymvec.vector.mail import dumps
-from gymvec.vector.pending import Pending, deadline_after
+from gymvec.vector.pending import Pending
 from gymvec.vector.requests import checked_env_ids, reset_mask, reset_seeds
 from gymvec.vector.worker import Command
 
 __all__ = ["SendRecv"]
 
-# Looked up once: see AsyncVectorEnv.
+# Looked up once, as IDLE is.
 _STEP = Command.STEP
 
 Batch = tuple[

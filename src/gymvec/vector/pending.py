@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Generic
 
 import numpy as np
@@ -12,15 +11,16 @@ from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 
 from gymvec.vector.actions import Write
-from gymvec.vector.answers import Answers, Late
+from gymvec.vector.answers import Answers
 from gymvec.vector.batches import Batches
+from gymvec.vector.deadlines import Late, deadline_after
 from gymvec.vector.engine import Engine
 from gymvec.vector.errors import WorkerDiedError
 from gymvec.vector.last_seen import LastSeen
 from gymvec.vector.observations import Observations
 from gymvec.vector.worker import Command
 
-__all__ = ["IDLE", "STEPPING", "Pending", "deadline_after"]
+__all__ = ["IDLE", "STEPPING", "Pending"]
 
 # Before Python 3.12 looking up a member of an enumeration takes as long as collecting a step.
 IDLE = AsyncState.DEFAULT
@@ -160,8 +160,3 @@ def _already_pending(name: str, pending: str, end: str) -> AlreadyPendingCallErr
         f"Calling `{name}` while waiting for a pending call to `{pending}` to complete{end}",
         pending,
     )
-
-
-def deadline_after(timeout: float | None) -> float | None:
-    """When a call has to end that may take so many seconds."""
-    return None if timeout is None else time.monotonic() + timeout

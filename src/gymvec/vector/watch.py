@@ -8,8 +8,8 @@ from gymnasium import logger
 
 from gymvec import _bell
 from gymvec._mailbox import drain
-from gymvec.vector.answers import Late
 from gymvec.vector.arena import Layout
+from gymvec.vector.deadlines import Late
 from gymvec.vector.errors import WorkerDiedError
 from gymvec.vector.patience import Patience
 from gymvec.vector.processes import Workers
