@@ -2,15 +2,13 @@
 
 cimport cython
 cimport numpy as cnp
-from cpython.ref cimport Py_INCREF
 from libc.string cimport memcpy, memset
+
+from gymvec._capi cimport empty_array
 
 import numpy as np
 
 cnp.import_array()
-
-cdef extern from *:
-    object PyArray_Empty(int nd, const cnp.npy_intp* dims, cnp.dtype descr, int fortran)
 
 
 cdef class Column:
@@ -105,8 +103,7 @@ cdef class SlotColumns:
         cdef cnp.npy_intp i
         cdef const char* source = self._data + column.offset
         cdef char* target
-        Py_INCREF(column.descr)  # PyArray_Empty takes a reference away.
-        array = PyArray_Empty(column.ndim, column.dims, column.descr, 0)
+        array = empty_array(column.ndim, column.dims, column.descr)
         target = <char*>cnp.PyArray_DATA(<cnp.ndarray>array)
         if column.nbytes == sizeof(double):
             for i in range(self._n):

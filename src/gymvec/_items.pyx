@@ -6,8 +6,7 @@ from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
-cdef extern from *:
-    long long PyLong_AsLongLongAndOverflow(object exact_int, int* overflow) noexcept
+from gymvec._capi cimport PyLong_AsLongLongAndOverflow
 
 
 def gather_key(items not None, key):

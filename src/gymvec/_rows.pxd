@@ -5,6 +5,11 @@ from cpython.object cimport PyTypeObject
 
 ctypedef cnp.npy_intp npy_intp
 
+cdef enum:
+    # Giving the GIL up and taking it back costs what copying tens of kilobytes costs, and
+    # far more where another thread takes it meanwhile.
+    GIL_FREE_BYTES = 1 << 20
+
 
 cdef struct Row:
     # Shape and element of one row of a block. `dims` is borrowed from an array or a shape

@@ -19,6 +19,8 @@ from cpython.tuple cimport PyTuple_CheckExact
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memmove
 
+from gymvec._capi cimport NPY_HALF, PyLong_AsLongLongAndOverflow
+
 import ctypes
 
 import numpy as np
@@ -79,22 +81,17 @@ cdef extern from *:
     }
     """
     const bint FREE_THREADED "GV_FREE_THREADED"
-    const int NPY_HALF
     const char* gv_scalar_value(PyObject* scalar, int type_num) noexcept
     PyObject** PySequence_Fast_ITEMS(object list_or_tuple) noexcept
     object PyArray_NewFromDescr(
         PyTypeObject* subtype, cnp.dtype descr, int ndim, const npy_intp* dims,
         const npy_intp* strides, void* data, int flags, PyObject* obj)
-    long long PyLong_AsLongLongAndOverflow(object exact_int, int* overflow) noexcept
     Py_ssize_t PyNumber_AsSsize_t(object index, object error) except? -1
 
 cdef enum:
     # What fits these needs no allocation: 256 environments, a row of 256 doubles.
     LOCAL_ROWS = 256
     LOCAL_SCRATCH = 2048
-    # Giving the GIL up and taking it back costs what copying tens of kilobytes costs, and
-    # far more where another thread takes it meanwhile.
-    GIL_FREE_BYTES = 1 << 20
 
 
 # --- one row ---------------------------------------------------------------------------

@@ -6,8 +6,8 @@ import numpy.typing as npt
 from gymnasium import Env
 from typing_extensions import Self
 
+from gymvec._actions import ActionBlock
 from gymvec._bell import Worker
-from gymvec._exchange import ActionBlock
 from gymvec._slots import SlotWriter
 from gymvec._steps import StepBlocks
 

@@ -6,7 +6,7 @@ from cpython.list cimport PyList_GET_SIZE
 from libc.stdint cimport int32_t, uint32_t
 
 from gymvec._bell cimport Worker
-from gymvec._exchange cimport ActionBlock
+from gymvec._actions cimport ActionBlock
 from gymvec._rows cimport RowWriter
 from gymvec._slots cimport SlotWriter
 from gymvec._steps cimport DISABLED, StepBlocks, step_one
@@ -213,7 +213,7 @@ def serve_pass(
         bell: The worker's control words.
         stepper: Steps the environments; None where they could not be built.
         step_command: The command of a step whose action lies in ``actions``.
-        actions: An :class:`gymvec._exchange.ActionBlock`, or a function of an environment's
+        actions: An :class:`gymvec._actions.ActionBlock`, or a function of an environment's
             number in the vector environment.
         commands: Functions of an environment, from 0, by other commands.
         fail: Called with an environment and what it raised.

@@ -15,14 +15,12 @@ from cpython.object cimport Py_TYPE, PyObject
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
+from gymvec._capi cimport PyLong_AsLongLongAndOverflow
 from gymvec._rows cimport Row, describe_row, row_of
 
 import numpy as np
 
 cnp.import_array()
-
-cdef extern from *:
-    long long PyLong_AsLongLongAndOverflow(object exact_int, int* overflow) noexcept
 
 cdef enum:
     HEADER_BYTES = 16  # the schema's number, and alignment for the largest element

@@ -15,14 +15,15 @@ from scripted import Scripted
 
 import gymvec.utils as ours
 from gymvec import (
+    _actions,
     _bell,
     _columns,
     _dispatch,
-    _exchange,
     _infos,
     _items,
     _leaf,
     _mailbox,
+    _results,
     _rows,
     _serve,
     _slots,
@@ -31,8 +32,8 @@ from gymvec import (
 )
 
 MODULES = (
-    _bell, _columns, _dispatch, _exchange, _infos, _items, _leaf, _mailbox, _rows, _serve, _slots,
-    _steps, _trees,
+    _actions, _bell, _columns, _dispatch, _infos, _items, _leaf, _mailbox, _results, _rows, _serve,
+    _slots, _steps, _trees,
 )  # fmt: skip
 
 SPACE = Box(-9, 9, (2,), np.float32)
@@ -86,8 +87,8 @@ def results() -> list[np.ndarray]:
     return [guarded((2,), np.float64), *(guarded((2,), np.bool_) for _ in range(3))]
 
 
-def action_block() -> _exchange.ActionBlock:
-    return _exchange.ActionBlock(guarded((2, 16), np.uint8), guarded((2,), np.uint8), (2,))
+def action_block() -> _actions.ActionBlock:
+    return _actions.ActionBlock(guarded((2, 16), np.uint8), guarded((2,), np.uint8), (2,))
 
 
 def slot_writer() -> _slots.SlotWriter:
@@ -216,27 +217,27 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_dispatch.Router.builtins": lambda: (router(),),
     "_dispatch.Router.has": lambda: (router(), int),
     "_dispatch.Router.find": lambda: (router(), Box),
-    "_exchange.ActionBlock": lambda: (guarded((2, 16), np.uint8), guarded((2,), np.uint8), (2,)),
-    "_exchange.ActionBlock.put": lambda: (action_block(), np.zeros((2, 2)), ARRAY_ENVS.copy()),
-    "_exchange.ActionBlock.__call__": lambda: (action_block(), 1),
-    "_exchange.StepResults": lambda: (parts(),),
-    "_exchange.StepResults.collect": lambda: (_exchange.StepResults(parts()),),
-    "_exchange.StepResults.step": lambda: (
-        _exchange.StepResults(parts(), np.ones((4, 2))),
+    "_actions.ActionBlock": lambda: (guarded((2, 16), np.uint8), guarded((2,), np.uint8), (2,)),
+    "_actions.ActionBlock.put": lambda: (action_block(), np.zeros((2, 2)), ARRAY_ENVS.copy()),
+    "_actions.ActionBlock.__call__": lambda: (action_block(), 1),
+    "_results.StepResults": lambda: (parts(),),
+    "_results.StepResults.collect": lambda: (_results.StepResults(parts()),),
+    "_results.StepResults.step": lambda: (
+        _results.StepResults(parts(), np.ones((4, 2))),
         parent(),
         action_block().put,
         np.zeros((2, 2)),
         0,
         0.0,
     ),
-    "_exchange.StepResults.finish": lambda: (
-        _exchange.StepResults(parts(), np.ones((4, 2))),
+    "_results.StepResults.finish": lambda: (
+        _results.StepResults(parts(), np.ones((4, 2))),
         parent(),
         0.0,
     ),
-    "_exchange.StepResults.gather": lambda: (_exchange.StepResults(parts()), ARRAY_ENVS.copy()),
-    "_exchange.StepResults.has_letter": lambda: (_exchange.StepResults(parts()), 3),
-    "_exchange.StepResults.letters": lambda: (_exchange.StepResults(parts()),),
+    "_results.StepResults.gather": lambda: (_results.StepResults(parts()), ARRAY_ENVS.copy()),
+    "_results.StepResults.has_letter": lambda: (_results.StepResults(parts()), 3),
+    "_results.StepResults.letters": lambda: (_results.StepResults(parts()),),
     "_infos.add_info": lambda: ({}, {"a": 1, "b": {"c": np.zeros(2)}}, 1, 2),
     "_infos.gather_infos": lambda: ([(0, {"a": 1}), (1, {"a": 2.5, "b": "x"})], 2),
     "_infos.Column": lambda: (),

@@ -9,7 +9,7 @@ from typing import Any
 from gymnasium import Space
 from gymnasium.spaces import Dict
 
-from gymvec._exchange import ActionBlock
+from gymvec._actions import ActionBlock
 from gymvec.utils import iterate
 from gymvec.vector.arena import Arena, Layout
 from gymvec.vector.rows import is_builtin, subspaces

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gymvec import _bell
-from gymvec._exchange import StepResults
 from gymvec._mailbox import drain, publish
+from gymvec._results import StepResults
 from gymvec._serve import APART
 from gymvec.vector.actions import Write
 from gymvec.vector.answers import NOTHING, Answers, opened

@@ -11,14 +11,6 @@ _Flags = npt.NDArray[np.bool_]
 _Results = tuple[npt.NDArray[np.float64], _Flags, _Flags]
 
 @final
-class ActionBlock:
-    def __new__(
-        cls, rows: npt.NDArray[np.uint8], codes: npt.NDArray[np.uint8], shape: tuple[int, ...]
-    ) -> Self: ...
-    def put(self, actions: Any, envs: npt.NDArray[np.int64] | None = None) -> bool: ...
-    def __call__(self, index: SupportsIndex) -> Any: ...
-
-@final
 class StepResults:
     def __new__(
         cls,

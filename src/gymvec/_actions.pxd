@@ -1,7 +1,11 @@
-"""What other extension modules may use of the exchange of actions."""
+"""What other extension modules may use of actions in the arena."""
 
 cimport numpy as cnp
 from libc.stdint cimport int64_t
+
+
+# The numbers of a contiguous int64 array, each in [0, n); another array is a ValueError.
+cdef const int64_t* checked_envs(object envs, cnp.npy_intp n) except NULL
 
 
 cdef class ActionBlock:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gymvec import _bell
-from gymvec._exchange import StepResults
+from gymvec._results import StepResults
 
 
 class Sides:

@@ -1,0 +1,248 @@
+"""What the workers wrote of a step beside observations and infos, as arrays of the parent."""
+
+cimport cython
+cimport numpy as cnp
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memcpy
+
+from gymvec._actions cimport checked_envs
+from gymvec._bell cimport Parent
+from gymvec._capi cimport empty_array
+from gymvec._rows cimport GIL_FREE_BYTES
+
+import numpy as np
+
+cnp.import_array()
+
+
+cdef struct Part:
+    cnp.npy_intp count
+    const double* rewards
+    const cnp.npy_bool* terminations
+    const cnp.npy_bool* truncations
+    const cnp.npy_bool* letters
+
+
+cdef void copy_without_gil(void* target, const void* source, size_t nbytes) noexcept:
+    with nogil:
+        memcpy(target, source, nbytes)
+
+
+@cython.final
+cdef class StepResults:
+    """Rewards, flags and letters of all workers, read as arrays of all environments.
+
+    Args:
+        parts: For each worker its rewards (float64), terminations, truncations and letters
+            (bool), arrays of shape ``(count,)``; kept alive.
+        block: C-contiguous array of numbers that :meth:`finish` copies, or None; kept alive.
+    """
+
+    cdef list _arrays
+    cdef object _table
+    cdef Part* _parts
+    cdef Py_ssize_t _num_parts
+    cdef cnp.npy_intp _n
+    cdef cnp.ndarray _block
+
+    def __cinit__(self, parts, block=None):
+        cdef Py_ssize_t i
+        if block is not None:
+            if (
+                type(block) is not np.ndarray
+                or block.dtype.hasobject
+                or not block.flags.c_contiguous
+            ):
+                raise ValueError(f"expected a contiguous array of numbers, got {block!r}")
+            # A view of its own, whose shape nobody else can change.
+            self._block = block.view()
+        self._arrays = []
+        self._n = 0
+        for arrays in parts:
+            kept = tuple([array.view() for array in arrays])
+            for array, kind in zip(kept, (np.float64, np.bool_, np.bool_, np.bool_), strict=True):
+                if (
+                    type(array) is not np.ndarray
+                    or array.ndim != 1
+                    or array.shape != kept[0].shape
+                    or array.dtype != kind
+                    or not (array.flags.c_contiguous and array.flags.aligned)
+                ):
+                    raise ValueError(
+                        f"expected an array of {kind}, as long as the rewards, got {array!r}"
+                    )
+            self._arrays.append(kept)
+            self._n += len(kept[0])
+        self._num_parts = len(self._arrays)
+        self._table = bytearray(self._num_parts * sizeof(Part))
+        self._parts = <Part*><char*>self._table
+        for i in range(self._num_parts):
+            rewards, terminations, truncations, letters = self._arrays[i]
+            self._parts[i].count = len(rewards)
+            self._parts[i].rewards = <const double*>cnp.PyArray_DATA(<cnp.ndarray>rewards)
+            self._parts[i].terminations = <const cnp.npy_bool*>cnp.PyArray_DATA(
+                <cnp.ndarray>terminations)
+            self._parts[i].truncations = <const cnp.npy_bool*>cnp.PyArray_DATA(
+                <cnp.ndarray>truncations)
+            self._parts[i].letters = <const cnp.npy_bool*>cnp.PyArray_DATA(<cnp.ndarray>letters)
+
+    def collect(self):
+        """New arrays of rewards (float64), terminations and truncations (bool), ``(n,)`` each."""
+        cdef tuple results = self.empty()
+        self.fill(results)
+        return results
+
+    cdef tuple empty(self):
+        return (
+            cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_DOUBLE, 0),
+            cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_BOOL, 0),
+            cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_BOOL, 0),
+        )
+
+    cdef void fill(self, tuple results) noexcept:
+        cdef Py_ssize_t i
+        cdef size_t count
+        cdef const Part* part
+        cdef double* rewards = <double*>cnp.PyArray_DATA(<cnp.ndarray>results[0])
+        cdef cnp.npy_bool* terminations = <cnp.npy_bool*>cnp.PyArray_DATA(<cnp.ndarray>results[1])
+        cdef cnp.npy_bool* truncations = <cnp.npy_bool*>cnp.PyArray_DATA(<cnp.ndarray>results[2])
+        for i in range(self._num_parts):
+            part = &self._parts[i]
+            count = <size_t>part.count
+            memcpy(rewards, part.rewards, count * sizeof(double))
+            memcpy(terminations, part.terminations, count)
+            memcpy(truncations, part.truncations, count)
+            rewards += count
+            terminations += count
+            truncations += count
+
+    def step(
+        self, Parent bell not None, put, actions, uint32_t opcode, double timeout_s
+    ):
+        """Let all environments take a step, and :meth:`finish` it.
+
+        Args:
+            bell: The control words of the same environments.
+            put: As :meth:`gymvec._actions.ActionBlock.put`.
+            actions: What ``put`` takes.
+            opcode: That of a step whose actions were put.
+            timeout_s: Seconds to wait.
+
+        Returns:
+            None, with nothing sent, where the actions do not fit. An empty tuple, with nothing
+            taken, where :meth:`finish` returns None. Otherwise what that returns.
+
+        Raises:
+            RuntimeError: A worker overwrote its control words with nonsense.
+            ValueError: An environment has not answered its last command; nothing was sent.
+        """
+        if not put(actions, None):
+            return None
+        bell.send_to_all(opcode, False)
+        finished = self.finish(bell, timeout_s)
+        return () if finished is None else finished
+
+    def finish(self, Parent bell not None, double timeout_s):
+        """Wait for every answer that is due and take all, unless a letter belongs to one.
+
+        Args:
+            bell: The control words of the same environments.
+            timeout_s: Seconds to wait.
+
+        Returns:
+            What :meth:`collect` returns, and a copy of the block or None. None alone, with nothing
+            taken, where the time is over or there is a letter to read first.
+
+        Raises:
+            RuntimeError: A worker overwrote its control words with nonsense.
+        """
+        # Made while the workers are at work.
+        cdef tuple results = self.empty()
+        cdef cnp.ndarray block = self._block
+        cdef cnp.ndarray copy = None
+        cdef size_t nbytes
+        cdef uint32_t due
+        if block is not None:
+            copy = empty_array(cnp.PyArray_NDIM(block), cnp.PyArray_DIMS(block), block.dtype)
+        due = bell.due()
+        if bell.wait_for(due, timeout_s) < due or self.has_letters():
+            return None
+        self.fill(results)
+        if block is not None:
+            nbytes = <size_t>cnp.PyArray_NBYTES(block)
+            if nbytes < GIL_FREE_BYTES:
+                memcpy(cnp.PyArray_DATA(copy), cnp.PyArray_DATA(block), nbytes)
+            else:
+                copy_without_gil(cnp.PyArray_DATA(copy), cnp.PyArray_DATA(block), nbytes)
+        bell.take_all()
+        return results, copy
+
+    cdef bint has_letters(self) noexcept:
+        cdef Py_ssize_t i
+        cdef cnp.npy_intp j
+        for i in range(self._num_parts):
+            for j in range(self._parts[i].count):
+                if self._parts[i].letters[j]:
+                    return True
+        return False
+
+    def gather(self, envs):
+        """New arrays of rewards, terminations and truncations of some environments.
+
+        Args:
+            envs: Contiguous int64 array of environments, ascending.
+
+        Raises:
+            IndexError: An environment is outside ``[0, n)``.
+            ValueError: They do not ascend.
+        """
+        cdef Py_ssize_t part = 0
+        cdef cnp.npy_intp i, at, first = 0
+        cdef const int64_t* where = checked_envs(envs, self._n)
+        cdef cnp.npy_intp count = len(envs)
+        rewards = cnp.PyArray_EMPTY(1, &count, cnp.NPY_DOUBLE, 0)
+        terminations = cnp.PyArray_EMPTY(1, &count, cnp.NPY_BOOL, 0)
+        truncations = cnp.PyArray_EMPTY(1, &count, cnp.NPY_BOOL, 0)
+        cdef double* to_rewards = <double*>cnp.PyArray_DATA(<cnp.ndarray>rewards)
+        cdef cnp.npy_bool* to_terminations = <cnp.npy_bool*>cnp.PyArray_DATA(
+            <cnp.ndarray>terminations)
+        cdef cnp.npy_bool* to_truncations = <cnp.npy_bool*>cnp.PyArray_DATA(
+            <cnp.ndarray>truncations)
+        for i in range(count):
+            while where[i] - first >= self._parts[part].count:
+                first += self._parts[part].count
+                part += 1
+            at = where[i] - first
+            if at < 0:
+                raise ValueError(f"expected ascending environments, got {envs!r}")
+            to_rewards[i] = self._parts[part].rewards[at]
+            to_terminations[i] = self._parts[part].terminations[at]
+            to_truncations[i] = self._parts[part].truncations[at]
+        return rewards, terminations, truncations
+
+    def has_letter(self, Py_ssize_t env):
+        """Whether the answer of one environment comes with a letter.
+
+        Raises:
+            IndexError: The environment is outside ``[0, n)``.
+        """
+        cdef Py_ssize_t part = 0
+        if not 0 <= env < self._n:
+            raise IndexError(f"environment {env} is outside [0, {self._n})")
+        while env >= self._parts[part].count:
+            env -= self._parts[part].count
+            part += 1
+        return self._parts[part].letters[env] != 0
+
+    def letters(self):
+        """The environments whose answer comes with a letter, in order."""
+        cdef Py_ssize_t i
+        cdef cnp.npy_intp j
+        cdef Py_ssize_t first = 0
+        cdef list envs = []
+        for i in range(self._num_parts):
+            for j in range(self._parts[i].count):
+                if self._parts[i].letters[j]:
+                    envs.append(first + j)
+            first += self._parts[i].count
+        return envs
