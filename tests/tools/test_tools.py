@@ -1,8 +1,10 @@
 """The programs in tools find what they are there to find."""
 
 import importlib.util
+import subprocess
 import zipfile
-from pathlib import Path
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -107,6 +109,34 @@ def test_a_wheel_that_is_too_large(tmp_path, monkeypatch):
     monkeypatch.setattr(check_dist, "WHEEL_BYTES", 10)
     (fault,) = check_dist.wheel_faults(wheel(tmp_path, *names, *modules))
     assert fault.endswith("more than 10")
+
+
+def in_manifest(name, commands):
+    """Whether MANIFEST.in, or setuptools by itself, puts a file into the sdist."""
+    path = PurePosixPath(name)
+    if name in ("setup.py", "pyproject.toml", "MANIFEST.in"):
+        return True
+    for command, *words in commands:
+        if command == "include" and "/" not in name and any(fnmatch(name, word) for word in words):
+            return True
+        folder = PurePosixPath(words[0])
+        if command == "recursive-include" and folder in path.parents:
+            if any(fnmatch(path.name, word) for word in words[1:]):
+                return True
+    return name.startswith("src/") and path.suffix == ".py"
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only a checkout says what is tracked")
+def test_the_sdist_gets_every_file():
+    listing = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    tracked = [
+        name for name in listing.stdout.splitlines() if not name.startswith(check_dist.NOT_IN_SDIST)
+    ]
+    assert len(tracked) > 100
+    commands = [line.split() for line in (ROOT / "MANIFEST.in").read_text().splitlines()]
+    assert [name for name in tracked if not in_manifest(name, commands)] == []
 
 
 def test_pre_commit_agrees():
