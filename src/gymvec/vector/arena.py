@@ -1,12 +1,13 @@
 """The one shared mapping of a vector environment: what lies where in it.
 
-Regions begin at multiples of 64 bytes, so that no two writers share a cache line:
+Regions begin at multiples of 64 bytes, so that no two writers share a cache line. In order:
 
-* the hub and a lane for each worker: control words, touched only by :mod:`gymvec._bell`;
+* the hub: control words, touched only by :mod:`gymvec._bell`;
+* for each worker a lane of such words, and the rewards, flags and letters of its slice, which
+  only this worker writes;
 * a block of observations for each array leaf, ``n`` rows that the workers write;
 * a block of actions for each array leaf, ``n`` rows of eight bytes an element and one code an
   environment, which the parent writes;
-* for each worker the rewards, flags and letters of its slice, which only this worker writes;
 * a slot for each environment's info.
 """
 
