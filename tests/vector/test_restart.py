@@ -23,6 +23,7 @@ from restart_cases import (
     stepped,
 )
 from scripted import Scripted
+from spaces_zoo import discrete
 
 from gymvec import WorkerDiedError
 
@@ -285,7 +286,7 @@ def test_the_callers_own_batch_is_not_what_was_seen():
 MIXED = Dict(
     text=Text(8),
     number=Discrete(100),
-    pair=Tuple((Box(0, 100, (2,), np.int16), Text(8), Discrete(50, dtype=np.int32))),
+    pair=Tuple((Box(0, 100, (2,), np.int16), Text(8), discrete(50, np.int32))),
 )
 
 
