@@ -1,4 +1,4 @@
-"""The pages that are files of the repository's root, and those that may not be there."""
+"""The pages that are files of the repository's root."""
 
 import re
 from pathlib import Path
@@ -12,16 +12,6 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
 }
-OPTIONAL = {"when-not.md": "When not to use it"}
-
-
-def on_config(config):
-    """Put optional pages that are there into the navigation, after the page on tuning."""
-    for name, title in OPTIONAL.items():
-        if Path(config.docs_dir, name).exists():
-            place = config.nav.index({"Tuning": "tuning.md"}) + 1
-            config.nav.insert(place, {title: name})
-    return config
 
 
 def on_files(files, config):

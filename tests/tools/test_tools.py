@@ -1,6 +1,7 @@
 """The programs in tools find what they are there to find."""
 
 import importlib.util
+import re
 import subprocess
 import zipfile
 from fnmatch import fnmatch
@@ -137,6 +138,17 @@ def test_the_sdist_gets_every_file():
     assert len(tracked) > 100
     commands = [line.split() for line in (ROOT / "MANIFEST.in").read_text().splitlines()]
     assert [name for name in tracked if not in_manifest(name, commands)] == []
+
+
+def test_contributing_names_every_target():
+    makefile, contributing = (
+        (ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", "CONTRIBUTING.md")
+    )
+    described = re.findall(r"^([a-z-]+):.*## ", makefile, re.M)
+    named = re.findall(r"^make ([a-z-]+)", contributing, re.M)
+    assert len(described) > 20
+    assert {*described} - {*named} == {"help"}
+    assert all(re.search(rf"^{name}:", makefile, re.M) for name in named)
 
 
 def test_pre_commit_agrees():
