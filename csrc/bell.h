@@ -129,6 +129,9 @@ uint32_t gv_num_lanes(const gv_parent *parent);
 uint32_t gv_num_pending(const gv_parent *parent);
 gv_status gv_pending(const gv_parent *parent, uint32_t env, bool *pending);
 gv_status gv_lane_pending(const gv_parent *parent, uint32_t lane, uint32_t *pending);
+/* How many answers of a lane are due and not there yet. At 0 all that its worker wrote before it
+ * answered is seen. */
+gv_status gv_lane_lacking(const gv_parent *parent, uint32_t lane, uint32_t *lacking);
 gv_counts gv_parent_counts(const gv_parent *parent);
 
 gv_status gv_worker_open(void *base, size_t length, size_t hub, gv_place place, gv_policy policy,

@@ -388,6 +388,19 @@ gv_status gv_lane_pending(const gv_parent *self, uint32_t lane_index, uint32_t *
     return GV_OK;
 }
 
+gv_status gv_lane_lacking(const gv_parent *self, uint32_t lane_index, uint32_t *lacking)
+{
+    uint32_t ready = 0;
+    *lacking = 0;
+    if (lane_index >= self->lanes)
+        return GV_BAD_LANE;
+    const struct counterpart *lane = &self->lane[lane_index];
+    if (!lane->gone && ready_in(lane, &ready) != GV_OK)
+        return GV_CORRUPT;
+    *lacking = lane->pending - ready;
+    return GV_OK;
+}
+
 gv_counts gv_parent_counts(const gv_parent *self)
 {
     return self->waiter.counts;

@@ -94,9 +94,13 @@ static void use_parent(gv_parent *parent, fuzz_input *in, uint32_t envs, const g
     case 5:
         FUZZ_CHECK((gv_ring(parent, lane) == GV_OK) == (lane < LANES));
         break;
-    case 6:
+    case 6: {
+        uint32_t lacking;
         FUZZ_CHECK((gv_lane_pending(parent, lane, &count) == GV_OK) == (lane < LANES));
+        if (gv_lane_lacking(parent, lane, &lacking) == GV_OK)
+            FUZZ_CHECK(lane < LANES && lacking <= count);
         break;
+    }
     case 7:
         count = (uint32_t)fuzz_take(in, 4);
         FUZZ_CHECK((gv_pending(parent, count, &pending) == GV_OK) == (count < envs));

@@ -191,6 +191,8 @@ static void test_protocol(void)
     CHECK(gv_pending(parent, 5, &pending) == GV_BAD_ENV);
     CHECK(gv_lane_pending(parent, 1, &count) == GV_OK && count == 1);
     CHECK(gv_lane_pending(parent, 2, &count) == GV_BAD_LANE && gv_ring(parent, 2) == GV_BAD_LANE);
+    CHECK(gv_lane_lacking(parent, 0, &count) == GV_OK && count == 1);
+    CHECK(gv_lane_lacking(parent, 2, &count) == GV_BAD_LANE);
 
     CHECK(gv_worker_wait(workers[0], 0, false) == GV_OK);
     CHECK(gv_answer(workers[0], 1) == GV_NOT_PENDING);
@@ -202,6 +204,8 @@ static void test_protocol(void)
     CHECK(gv_answer(workers[0], 1) == GV_NOT_PENDING);
     /* Not announced, as if the worker died here: the tail is enough. */
     CHECK(wait_now(parent, 2, GV_TIMEOUT) == 1 && wait_now(parent, 1, GV_OK) == 1);
+    CHECK(gv_lane_lacking(parent, 0, &count) == GV_OK && count == 0);
+    CHECK(gv_lane_lacking(parent, 1, &count) == GV_OK && count == 1);
     int64_t envs[5];
     CHECK(gv_drain(parent, envs, 5, &count, &lane) == GV_OK && count == 1 && envs[0] == 1);
     CHECK(gv_drain(parent, envs, 5, &count, &lane) == GV_OK && count == 0);
@@ -214,6 +218,7 @@ static void test_protocol(void)
     CHECK(gv_abandon(parent, 2, envs, &count) == GV_BAD_LANE);
     CHECK(gv_abandon(parent, 1, envs, &count) == GV_OK && count == 1 && envs[0] == 4);
     CHECK(gv_num_pending(parent) == 0);
+    CHECK(gv_lane_lacking(parent, 1, &count) == GV_OK && count == 0);
     CHECK(gv_send(parent, (int64_t[]){3}, 1, 7, false, &index) == GV_ABANDONED);
     CHECK(gv_send_all(parent, 7, false, &culprit) == GV_ABANDONED && culprit == 3);
     CHECK(gv_send(parent, (int64_t[]){2, 0, 1}, 3, GV_MAX_OPCODE, true, &index) == GV_OK);
@@ -320,6 +325,7 @@ static void test_corruption(void)
     atomic_store(&words->tail, 1);
     CHECK(gv_drain(parent, envs, 5, &count, &lane) == GV_CORRUPT && count == 0 && lane == 0);
     CHECK(wait_now(parent, 1, GV_CORRUPT) == 0);
+    CHECK(gv_lane_lacking(parent, 0, &count) == GV_CORRUPT && count == 0);
     CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
     CHECK(gv_drain(parent, envs, 5, &count, &lane) == GV_CORRUPT); /* the right number, no seq */
     gv_parent_close(parent);

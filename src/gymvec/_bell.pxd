@@ -74,6 +74,7 @@ cdef extern from "bell.h" nogil:
     uint32_t gv_num_pending(const gv_parent *parent)
     gv_status gv_pending(const gv_parent *parent, uint32_t env, c_bool *pending)
     gv_status gv_lane_pending(const gv_parent *parent, uint32_t lane, uint32_t *pending)
+    gv_status gv_lane_lacking(const gv_parent *parent, uint32_t lane, uint32_t *lacking)
     gv_counts gv_parent_counts(const gv_parent *parent)
     gv_status gv_worker_open(void *base, size_t length, size_t hub, gv_place place,
                              gv_policy policy, gv_worker **out)
@@ -108,6 +109,8 @@ cdef class Parent(_Mapping):
     cdef uint32_t wait_for(self, Py_ssize_t count, double timeout_s) except? 0
     cdef uint32_t take_all(self) except? 0
     cdef uint32_t due(self) except? 0
+    cdef uint32_t lacking(self, uint32_t lane) except? 1
+    cdef uint32_t num_lanes(self) except? 0
     cdef uint32_t _take(self, Py_ssize_t limit) except? 0
 
 

@@ -243,6 +243,9 @@ cdef class Parent(_Mapping):
     @property
     def num_workers(self) -> int:
         """Number of lanes."""
+        return self.num_lanes()
+
+    cdef uint32_t num_lanes(self) except? 0:
         self._check()
         return gv_num_lanes(self._handle)
 
@@ -458,6 +461,15 @@ cdef class Parent(_Mapping):
     cdef uint32_t due(self) except? 0:
         self._check()
         return gv_num_pending(self._handle)
+
+    cdef uint32_t lacking(self, uint32_t lane) except? 1:
+        cdef uint32_t lacking = 0
+        cdef gv_status status
+        self._check()
+        status = gv_lane_lacking(self._handle, lane, &lacking)
+        if status != GV_OK:
+            _raise(status, f"worker {lane}")
+        return lacking
 
     cdef uint32_t _take(self, Py_ssize_t limit) except? 0:
         cdef uint32_t count = 0

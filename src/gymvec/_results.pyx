@@ -15,6 +15,12 @@ import numpy as np
 cnp.import_array()
 
 
+cdef enum:
+    # The least share of a worker whose rows are copied while others are at work. It takes longer
+    # than to be woken for it.
+    SHARE_BYTES = 1 << 16
+
+
 cdef struct Part:
     cnp.npy_intp count
     const double* rewards
@@ -23,9 +29,12 @@ cdef struct Part:
     const cnp.npy_bool* letters
 
 
-cdef void copy_without_gil(void* target, const void* source, size_t nbytes) noexcept:
-    with nogil:
+cdef void copy_bytes(void* target, const void* source, size_t nbytes) noexcept:
+    if nbytes < GIL_FREE_BYTES:
         memcpy(target, source, nbytes)
+    else:
+        with nogil:
+            memcpy(target, source, nbytes)
 
 
 @cython.final
@@ -35,7 +44,9 @@ cdef class StepResults:
     Args:
         parts: For each worker its rewards (float64), terminations, truncations and letters
             (bool), arrays of shape ``(count,)``; kept alive.
-        block: C-contiguous array of numbers that :meth:`finish` copies, or None; kept alive.
+        block: C-contiguous array of numbers of shape ``(n, ...)`` that :meth:`finish` copies, or
+            None; kept alive. Its rows are written by the workers, each of whom has those of its
+            environments.
     """
 
     cdef list _arrays
@@ -54,8 +65,6 @@ cdef class StepResults:
                 or not block.flags.c_contiguous
             ):
                 raise ValueError(f"expected a contiguous array of numbers, got {block!r}")
-            # A view of its own, whose shape nobody else can change.
-            self._block = block.view()
         self._arrays = []
         self._n = 0
         for arrays in parts:
@@ -74,6 +83,11 @@ cdef class StepResults:
             self._arrays.append(kept)
             self._n += len(kept[0])
         self._num_parts = len(self._arrays)
+        if block is not None:
+            if block.ndim == 0 or len(block) != self._n:
+                raise ValueError(f"expected a block of {self._n} rows, got {block!r}")
+            # A view of its own, whose shape nobody else can change.
+            self._block = block.view()
         self._table = bytearray(self._num_parts * sizeof(Part))
         self._parts = <Part*><char*>self._table
         for i in range(self._num_parts):
@@ -147,7 +161,7 @@ cdef class StepResults:
 
         Args:
             bell: The control words of the same environments.
-            timeout_s: Seconds to wait.
+            timeout_s: Seconds to wait; where the block is large, for each worker in turn.
 
         Returns:
             What :meth:`collect` returns, and a copy of the block or None. None alone, with nothing
@@ -160,22 +174,62 @@ cdef class StepResults:
         cdef tuple results = self.empty()
         cdef cnp.ndarray block = self._block
         cdef cnp.ndarray copy = None
-        cdef size_t nbytes
+        cdef size_t nbytes = 0
         cdef uint32_t due
+        cdef bint in_shares = False
         if block is not None:
             copy = empty_array(cnp.PyArray_NDIM(block), cnp.PyArray_DIMS(block), block.dtype)
-        due = bell.due()
-        if bell.wait_for(due, timeout_s) < due or self.has_letters():
+            nbytes = <size_t>cnp.PyArray_NBYTES(block)
+            in_shares = (
+                self._num_parts > 1
+                and nbytes // <size_t>self._num_parts >= SHARE_BYTES
+                and bell.num_lanes() == <size_t>self._num_parts
+            )
+        if in_shares:
+            if not self.copy_shares(bell, copy, nbytes // <size_t>self._n, timeout_s):
+                return None
+        else:
+            due = bell.due()
+            if bell.wait_for(due, timeout_s) < due:
+                return None
+        if self.has_letters():
             return None
         self.fill(results)
-        if block is not None:
-            nbytes = <size_t>cnp.PyArray_NBYTES(block)
-            if nbytes < GIL_FREE_BYTES:
-                memcpy(cnp.PyArray_DATA(copy), cnp.PyArray_DATA(block), nbytes)
-            else:
-                copy_without_gil(cnp.PyArray_DATA(copy), cnp.PyArray_DATA(block), nbytes)
+        if block is not None and not in_shares:
+            copy_bytes(cnp.PyArray_DATA(copy), cnp.PyArray_DATA(block), nbytes)
         bell.take_all()
         return results, copy
+
+    cdef bint copy_shares(
+        self, Parent bell, cnp.ndarray copy, size_t row, double timeout_s
+    ) except -1:
+        """Copy the rows of each worker as soon as it has answered. Whether all have."""
+        cdef Py_ssize_t i
+        cdef uint32_t due, lacking, least, left
+        cdef size_t offset, nbytes
+        cdef char* target = <char*>cnp.PyArray_DATA(copy)
+        cdef const char* source = <const char*>cnp.PyArray_DATA(self._block)
+        cdef bytearray copied = bytearray(self._num_parts)
+        cdef char* is_copied = copied
+        while True:
+            due = least = bell.due()
+            left = 0
+            offset = 0
+            for i in range(self._num_parts):
+                nbytes = <size_t>self._parts[i].count * row
+                if not is_copied[i]:
+                    lacking = bell.lacking(<uint32_t>i)
+                    if lacking == 0:
+                        copy_bytes(target + offset, source + offset, nbytes)
+                        is_copied[i] = True
+                    left += lacking
+                    least = min(least, lacking) if lacking > 0 else least
+                offset += nbytes
+            if left == 0:
+                return True
+            # No worker can be done before as many more answers are there.
+            if bell.wait_for(due - left + least, timeout_s) < due - left + least:
+                return False
 
     cdef bint has_letters(self) noexcept:
         cdef Py_ssize_t i

@@ -1,5 +1,7 @@
 """Taking a step's results in one call: all of them, or nothing."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -79,6 +81,47 @@ def test_nothing_is_taken_before_all_is_there():
     assert sides.results.finish(sides.parent, 0.01) is not None
 
 
+LARGE = np.arange(4 << 16, dtype=np.float32).reshape(4, -1)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_rows_are_copied_while_another_worker_is_at_work(first):
+    block = LARGE.copy()
+    sides = Sides(block)
+    sides.parent.send_all(0)
+    sides.answer(first)
+    finished = []
+    thread = threading.Thread(
+        target=lambda: finished.append(sides.results.finish(sides.parent, 60.0))
+    )
+    thread.start()
+    # In use by another call, which waits: what is there is copied.
+    with pytest.raises(RuntimeError, match="in use"):
+        while True:
+            assert sides.parent.num_pending == 4
+    block[2 * first : 2 * first + 2] = -1.0
+    sides.answer(1 - first)
+    thread.join()
+    np.testing.assert_array_equal(finished[0][1], LARGE)
+    assert sides.parent.num_pending == 0
+
+
+def test_a_large_block_is_copied_whole_or_not_at_all():
+    sides = Sides(LARGE)
+    sides.parent.send_all(0)
+    sides.answer(1)
+    assert sides.results.finish(sides.parent, 0.01) is None
+    assert sides.parent.num_pending == 4
+    sides.parts[1][3][0] = True
+    sides.answer(0)
+    assert sides.results.finish(sides.parent, 1.0) is None
+    assert sides.parent.num_pending == 4
+    sides.parts[1][3][0] = False
+    _, copy = sides.results.finish(sides.parent, 1.0)
+    np.testing.assert_array_equal(copy, LARGE)
+    assert sides.parent.num_pending == 0
+
+
 @pytest.mark.parametrize("env", range(4))
 def test_nothing_is_taken_where_a_letter_belongs_to_an_answer(env):
     sides = Sides()
@@ -132,6 +175,9 @@ def test_wrong_arguments():
     for bell in (None, object(), sides.workers[0]):
         with pytest.raises(TypeError):
             sides.results.finish(bell, 1.0)
+    for block in (np.zeros(()), np.zeros((3, 2))):
+        with pytest.raises(ValueError, match="block of 4 rows"):
+            StepResults(sides.parts, block)
     for block in (object(), [1.0], np.zeros((2, 2), object), np.zeros((4, 4))[:, ::2]):
         with pytest.raises(ValueError, match="contiguous array of numbers"):
             StepResults(sides.parts, block)
