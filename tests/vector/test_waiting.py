@@ -16,6 +16,8 @@ pytestmark = pytest.mark.timeout(60)
 
 N = 6
 ZEROS = np.zeros((N, 2), np.float32)
+# Long beside the time for which who wakes up stands in line for a core, where others compute.
+NAP = 0.03
 
 
 def compute(seconds):
@@ -42,14 +44,14 @@ def messages(envs, steps=16, send=False):
 def test_one_warning_that_says_how(context):
     if context == "fork" and sys.platform == "win32":
         pytest.skip("no fork")
-    envs = AsyncVectorEnv([lambda: Acts(sleep(0.002), "step")] * N, num_workers=2, context=context)
-    said, observations = messages(envs, 30)
+    envs = AsyncVectorEnv([lambda: Acts(sleep(NAP), "step")] * N, num_workers=2, context=context)
+    said, observations = messages(envs, 14)
     envs.close()
     assert len(said) == 1
     assert "mostly wait" in said[0]
     assert "num_workers=6 instead of 2" in said[0]
     # The letter that tells changes nothing of what the steps return.
-    assert observations == [[[step, step]] * N for step in range(1, 31)]
+    assert observations == [[[step, step]] * N for step in range(1, 15)]
 
 
 def test_infos_beside_it():
@@ -57,9 +59,9 @@ def test_infos_beside_it():
         def step(self, action):
             return (*super().step(action)[:4], {"steps": self.steps, "text": str(self.steps)})
 
-    envs = AsyncVectorEnv([lambda: Tells(sleep(0.002), "step")] * N, num_workers=2)
+    envs = AsyncVectorEnv([lambda: Tells(sleep(NAP), "step")] * N, num_workers=2)
     envs.reset()
-    for step in range(1, 25):
+    for step in range(1, 15):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             infos = envs.step(ZEROS)[4]
@@ -73,9 +75,9 @@ def test_numbers_in_infos_beside_it():
         def step(self, action):
             return (*super().step(action)[:4], {"steps": self.steps})
 
-    envs = AsyncVectorEnv([lambda: Tells(sleep(0.002), "step")] * N, num_workers=2)
+    envs = AsyncVectorEnv([lambda: Tells(sleep(NAP), "step")] * N, num_workers=2)
     envs.reset()
-    for step in range(1, 25):
+    for step in range(1, 15):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             infos = envs.step(ZEROS)[4]
@@ -84,7 +86,7 @@ def test_numbers_in_infos_beside_it():
 
 
 def test_partial_batches():
-    envs = AsyncVectorEnv([lambda: Acts(sleep(0.002), "step")] * N, num_workers=2, batch_size=3)
+    envs = AsyncVectorEnv([lambda: Acts(sleep(NAP), "step")] * N, num_workers=2, batch_size=3)
     said, _ = messages(envs, 40)
     envs.close()
     assert len(said) == 1
@@ -92,11 +94,11 @@ def test_partial_batches():
 
 
 def test_where_warnings_are_errors_the_step_can_be_waited_for_again():
-    envs = AsyncVectorEnv([lambda: Acts(sleep(0.002), "step")] * N, num_workers=2)
+    envs = AsyncVectorEnv([lambda: Acts(sleep(NAP), "step")] * N, num_workers=2)
     envs.reset()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for step in range(1, 25):
+        for step in range(1, 15):
             envs.step_async(ZEROS)
             try:
                 observations = envs.step_wait()[0]
@@ -111,8 +113,8 @@ def test_where_warnings_are_errors_the_step_can_be_waited_for_again():
     [
         (compute(0.002), {"num_workers": 2}),
         (None, {"num_workers": 2}),
-        (sleep(0.002), {"num_workers": N}),
-        (sleep(0.002), {"num_workers": 2, "max_concurrency": 2}),
+        (sleep(NAP), {"num_workers": N}),
+        (sleep(NAP), {"num_workers": 2, "max_concurrency": 2}),
     ],
 )
 def test_no_warning(act, kwargs):
@@ -154,11 +156,10 @@ def test_both_commands_of_a_step_in_one_run():
 def test_time_in_line_for_a_core_is_no_waiting(monkeypatch):
     """Of a step that takes long because others compute; naps stand for these."""
     shares = []
-    for busy in (waiting._busy, time.perf_counter):
+    for busy in (lambda: 0.0, time.perf_counter):
         monkeypatch.setattr(waiting, "_busy", busy)
         meter = waiting.WaitMeter()
         while not meter.done:
             meter.measure(lambda env, action: time.sleep(0.005), 0, None)
         shares.append(meter.share())
-    assert shares[0] > 0.5
-    assert shares[1] is None
+    assert shares == [1.0, None]
