@@ -75,12 +75,16 @@ def extension(name: str, *c_sources: str) -> Extension:
     )
 
 
+# Each module is linked with what it uses of them; C code keeps nothing outside its objects.
+BELL = ("bell_parent.c", "bell_worker.c", "bell_wait.c", "bell_watch.c")
+
 setup(
     ext_modules=cythonize(
         [
             extension("_dispatch"),
             extension("_items"),
             extension("_rows", "rows.c"),
+            extension("_blocks", "rows.c"),
             extension("_leaf", "rows.c"),
             extension("_infos"),
             extension("_steps"),
@@ -91,7 +95,9 @@ setup(
             extension("_serve"),
             extension("_slots", "rows.c"),
             extension("_columns"),
-            extension("_bell", "bell_parent.c", "bell_worker.c", "bell_wait.c", "bell_watch.c"),
+            extension("_bell", *BELL),
+            extension("_bell_parent", *BELL),
+            extension("_bell_worker", *BELL),
         ],
         compiler_directives=DIRECTIVES,
         include_path=["src"],

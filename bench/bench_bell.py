@@ -11,7 +11,9 @@ import sys
 import time
 from multiprocessing.heap import Arena
 
-from gymvec._bell import Parent, Worker, hub_size, lane_size
+from gymvec._bell import hub_size, lane_size
+from gymvec._bell_parent import Parent
+from gymvec._bell_worker import Worker
 
 
 def layout(envs: list[int]) -> tuple[list[tuple[int, int]], int]:

@@ -18,7 +18,7 @@ from pathlib import Path
 import measure
 
 import gymvec
-from gymvec import _bell
+from gymvec._bell_worker import Worker
 from gymvec.vector import engine
 from gymvec.vector.mail import Mailbox, Subject, dumps
 from gymvec.vector.processes import Workers
@@ -53,7 +53,7 @@ class Absent(Workers):
             Mailbox(theirs).post(dumps(reports))
             self.processes.append(None)
             self.mailboxes.append(Mailbox(ours))
-            half = _bell.Worker(arena.buffer, layout.hub, part.lane, len(envs))
+            half = Worker(arena.buffer, layout.hub, part.lane, len(envs))
             self.halves.append(half)
 
     def has_ended(self, worker):

@@ -1,4 +1,4 @@
-"""The control words of ``csrc/bell.h``, and what other extension modules may use of both sides."""
+"""The control words of ``csrc/bell.h``, and what the modules of both sides share."""
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
@@ -88,6 +88,18 @@ cdef extern from "bell.h" nogil:
     gv_status gv_watch_parent(int64_t pid, c_bool polling)
 
 
+# The one mapping of statuses to exceptions; `subject` names what is at fault.
+cdef int raise_status(gv_status status, object subject) except -1
+
+cdef int fill_policy(object wait, bint polling, uint64_t spin_ns, gv_policy *policy) except -1
+cdef uint64_t nanoseconds(double seconds) except? 1
+
+# Arguments as numbers: any integer type, within bounds.
+cdef int64_t as_integer(object value) except? -1
+cdef uint32_t as_num_envs(object num_envs) except? 1
+cdef size_t as_offset(object offset) except? 1
+
+
 cdef class _Mapping:
     cdef Py_buffer _view
     cdef bint _held
@@ -95,30 +107,9 @@ cdef class _Mapping:
     cdef int _acquire(self, object buffer) except -1
     cdef void _release(self) noexcept
     cdef int _check(self) except -1
-
-
-cdef class Parent(_Mapping):
-    cdef gv_parent *_handle
-    cdef int64_t *_ids
-    cdef uint32_t _num_envs
+    cdef int _wait(self, uint32_t count, uint64_t limit, uint32_t *available) except -1
+    # What each side does in its own way.
     cdef void _free(self) noexcept
-    cdef Py_ssize_t _convert(self, object env_ids) except -1
-    cdef Py_ssize_t _copy_ids(self, Py_buffer *view) except -2
-    cdef uint32_t _lane(self, object worker) except? 1
-    cdef int send_to_all(self, uint32_t opcode, bint eager) except -1
-    cdef uint32_t wait_for(self, Py_ssize_t count, double timeout_s) except? 0
-    cdef uint32_t take_all(self) except? 0
-    cdef uint32_t due(self) except? 0
-    cdef uint32_t lacking(self, uint32_t lane) except? 1
-    cdef uint32_t num_lanes(self) except? 0
-    cdef uint32_t _take(self, Py_ssize_t limit) except? 0
-
-
-cdef class Worker(_Mapping):
-    cdef gv_worker *_handle
-    cdef bint _polling
-    cdef readonly uint32_t opcode
-    cdef void _free(self) noexcept
-    cdef int32_t next_env(self) except -2
-    cdef int give(self, Py_ssize_t env) except -1
-    cdef int announce(self) except -1
+    cdef gv_counts _counts(self) noexcept
+    cdef gv_status _wait_once(
+        self, uint32_t count, uint64_t ns, bint held, uint32_t *available) noexcept nogil

@@ -5,8 +5,9 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from cpython.list cimport PyList_CheckExact
 from cpython.tuple cimport PyTuple_CheckExact
 
+from gymvec._blocks cimport view_block
 from gymvec._rows cimport (
-    Row, as_index, assign_row, checked_index, describe_row, npy_intp, put_row, stack, view_block,
+    Row, as_index, assign_row, checked_index, describe_row, npy_intp, put_row, stack,
 )
 
 import numpy as np

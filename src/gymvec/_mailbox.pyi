@@ -4,7 +4,7 @@ from typing import Any, Final, final
 
 from typing_extensions import Self
 
-from gymvec._bell import Parent
+from gymvec._bell_parent import Parent
 
 THREADED: Final[bool]
 

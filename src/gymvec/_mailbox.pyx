@@ -336,7 +336,7 @@ def publish(bell, command, envs, list letters not None, bint eager):
     """Send a command and take its letters, both or neither.
 
     Args:
-        bell: The parent's control words, a :class:`gymvec._bell.Parent`.
+        bell: The parent's control words, a :class:`gymvec._bell_parent.Parent`.
         command: Opcode.
         envs: The environments; None for all.
         letters: Pairs of a mailbox and a letter, still to be flushed.

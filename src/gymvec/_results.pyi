@@ -5,7 +5,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Self
 
-from gymvec._bell import Parent
+from gymvec._bell_parent import Parent
 
 _Flags = npt.NDArray[np.bool_]
 _Results = tuple[npt.NDArray[np.float64], _Flags, _Flags]

@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
 
 from gymvec._actions cimport checked_envs
-from gymvec._bell cimport Parent
+from gymvec._bell_parent cimport Parent
 from gymvec._capi cimport empty_array
 from gymvec._rows cimport GIL_FREE_BYTES
 

@@ -26,6 +26,9 @@ cdef struct Row:
 # Whether rows of this dtype can be copied as bytes, and how. False declines.
 cdef bint describe_row(Row* row, cnp.dtype dtype, int ndim, const npy_intp* dims) except -1
 
+# The same of the rows of a writable block.
+cdef bint describe_block(Row* row, cnp.ndarray block) except -1
+
 # The bytes of `item` as a row; a converted value is put into `scratch`, which holds one row.
 # NULL declines.
 cdef const char* row_of(object item, const Row* row, char* scratch, bint stacking) noexcept
@@ -39,7 +42,6 @@ cdef Py_ssize_t checked_index(Py_ssize_t i, Py_ssize_t n) except -1
 cdef bint stack(object items, cnp.ndarray out) except -1
 cdef bint put_row(char* target, const Row* row, object value) except -1
 cdef object assign_row(cnp.ndarray target, object value)
-cdef cnp.ndarray view_block(object buffer, cnp.dtype dtype, tuple shape, Py_ssize_t n)
 
 
 cdef class RowWriter:

@@ -7,7 +7,7 @@ from gymnasium import Env
 from typing_extensions import Self
 
 from gymvec._actions import ActionBlock
-from gymvec._bell import Worker
+from gymvec._bell_worker import Worker
 from gymvec._slots import SlotWriter
 from gymvec._steps import StepBlocks
 

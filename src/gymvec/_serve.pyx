@@ -5,7 +5,7 @@ cimport numpy as cnp
 from cpython.list cimport PyList_GET_SIZE
 from libc.stdint cimport int32_t, uint32_t
 
-from gymvec._bell cimport Worker
+from gymvec._bell_worker cimport Worker
 from gymvec._actions cimport ActionBlock
 from gymvec._rows cimport RowWriter
 from gymvec._slots cimport SlotWriter

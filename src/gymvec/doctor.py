@@ -24,6 +24,8 @@ from gymnasium.vector.utils import space_utils as theirs
 
 import gymvec
 from gymvec import _bell, utils
+from gymvec._bell_parent import Parent
+from gymvec._bell_worker import Worker
 from gymvec.vector.arena import Arena
 from gymvec.vector.cores import cpu_quota, memory_limit, usable_cores
 
@@ -155,11 +157,11 @@ def _sleeps_by() -> str:
     return "futex" if _bell.HAS_FUTEX and slept <= _PROBE_SLEEPS else "polling"
 
 
-def _both_sides(wait: str) -> tuple[_bell.Parent, _bell.Worker, mmap.mmap]:
+def _both_sides(wait: str) -> tuple[Parent, Worker, mmap.mmap]:
     hub, lane = _bell.hub_size(), _bell.lane_size(1)
     memory = mmap.mmap(-1, hub + lane)
-    parent = _bell.Parent(memory, 0, [(hub, 1)], wait=wait)
-    return parent, _bell.Worker(memory, 0, hub, 1, wait=wait), memory
+    parent = Parent(memory, 0, [(hub, 1)], wait=wait)
+    return parent, Worker(memory, 0, hub, 1, wait=wait), memory
 
 
 # --- self-test --------------------------------------------------------------------------
@@ -231,7 +233,7 @@ def _test_control_words() -> None:
     for wait in ("block", "auto"):
         parent, worker, _ = _both_sides(wait)
 
-        def answer(worker: _bell.Worker = worker) -> None:
+        def answer(worker: Worker = worker) -> None:
             until = time.monotonic() + _BELL_SECONDS
             while time.monotonic() < until:
                 if worker.wait(0.1):

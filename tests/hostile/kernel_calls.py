@@ -17,6 +17,9 @@ import gymvec.utils as ours
 from gymvec import (
     _actions,
     _bell,
+    _bell_parent,
+    _bell_worker,
+    _blocks,
     _columns,
     _dispatch,
     _infos,
@@ -32,8 +35,8 @@ from gymvec import (
 )
 
 MODULES = (
-    _actions, _bell, _columns, _dispatch, _infos, _items, _leaf, _mailbox, _results, _rows, _serve,
-    _slots, _steps, _trees,
+    _actions, _bell, _bell_parent, _bell_worker, _blocks, _columns, _dispatch, _infos, _items, _leaf,
+    _mailbox, _results, _rows, _serve, _slots, _steps, _trees,
 )  # fmt: skip
 
 SPACE = Box(-9, 9, (2,), np.float32)
@@ -48,24 +51,24 @@ def control_words() -> np.ndarray:
     return guarded((HUB + 2 * LANE,), np.uint8)
 
 
-def parent(words: Any = None) -> _bell.Parent:
-    return _bell.Parent(control_words() if words is None else words, 0, lanes())
+def parent(words: Any = None) -> _bell_parent.Parent:
+    return _bell_parent.Parent(control_words() if words is None else words, 0, lanes())
 
 
 def lanes() -> list[tuple[int, int]]:
     return [(HUB, 2), (HUB + LANE, 2)]
 
 
-def asked() -> tuple[_bell.Parent, _bell.Worker]:
+def asked() -> tuple[_bell_parent.Parent, _bell_worker.Worker]:
     """Both sides, after a command to all."""
     words = control_words()
     one = parent(words)
-    other = _bell.Worker(words, 0, HUB, 2)
+    other = _bell_worker.Worker(words, 0, HUB, 2)
     one.send_all(3)
     return one, other
 
 
-def answered() -> _bell.Parent:
+def answered() -> _bell_parent.Parent:
     one, other = asked()
     while (env := other.take()) >= 0:
         other.answer(env)
@@ -73,7 +76,7 @@ def answered() -> _bell.Parent:
     return one
 
 
-def taken() -> _bell.Worker:
+def taken() -> _bell_worker.Worker:
     other = asked()[1]
     other.take()
     return other
@@ -179,33 +182,30 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_bell.hub_size": lambda: (),
     "_bell.lane_size": lambda: (2,),
     "_bell.parent_alive": lambda: (1,),
-    "_bell.Parent": lambda: (control_words(), 0, lanes()),
-    "_bell.Parent.close": lambda: (parent(),),
-    "_bell.Parent.num_envs": lambda: (parent(),),
-    "_bell.Parent.num_workers": lambda: (parent(),),
-    "_bell.Parent.num_pending": lambda: (parent(),),
-    "_bell.Parent.wakes": lambda: (parent(),),
-    "_bell.Parent.sleeps": lambda: (parent(),),
-    "_bell.Parent.send_all": lambda: (parent(), 3, False),
-    "_bell.Parent.send": lambda: (parent(), [0, 2], 3, False),
-    "_bell.Parent.pending": lambda: (parent(), 0),
-    "_bell.Parent.lane_pending": lambda: (parent(), 0),
-    "_bell.Parent.ring": lambda: (parent(), 0),
-    "_bell.Parent.wait": lambda: (answered(), 2, 0.001),
-    "_bell.Parent.drain": lambda: (answered(), 2),
-    "_bell.Parent.drain_all": lambda: (answered(),),
-    "_bell.Parent.abandon": lambda: (answered(), 0),
-    "_bell.Parent.revive": lambda: (answered(), 0),
+    "_bell._Mapping.close": lambda: (parent(),),
     "_bell._Mapping.closed": lambda: (parent(),),
-    "_bell.Worker": lambda: (control_words(), 0, HUB, 2),
-    "_bell.Worker.close": lambda: (asked()[1],),
-    "_bell.Worker.wakes": lambda: (asked()[1],),
-    "_bell.Worker.sleeps": lambda: (asked()[1],),
-    "_bell.Worker.opcode": lambda: (asked()[1],),
-    "_bell.Worker.wait": lambda: (asked()[1], 0.001),
-    "_bell.Worker.take": lambda: (asked()[1],),
-    "_bell.Worker.answer": lambda: (taken(), 0),
-    "_bell.Worker.flush": lambda: (taken(),),
+    "_bell._Mapping.wakes": lambda: (parent(),),
+    "_bell._Mapping.sleeps": lambda: (asked()[1],),
+    "_bell_parent.Parent": lambda: (control_words(), 0, lanes()),
+    "_bell_parent.Parent.num_envs": lambda: (parent(),),
+    "_bell_parent.Parent.num_workers": lambda: (parent(),),
+    "_bell_parent.Parent.num_pending": lambda: (parent(),),
+    "_bell_parent.Parent.send_all": lambda: (parent(), 3, False),
+    "_bell_parent.Parent.send": lambda: (parent(), [0, 2], 3, False),
+    "_bell_parent.Parent.pending": lambda: (parent(), 0),
+    "_bell_parent.Parent.lane_pending": lambda: (parent(), 0),
+    "_bell_parent.Parent.ring": lambda: (parent(), 0),
+    "_bell_parent.Parent.wait": lambda: (answered(), 2, 0.001),
+    "_bell_parent.Parent.drain": lambda: (answered(), 2),
+    "_bell_parent.Parent.drain_all": lambda: (answered(),),
+    "_bell_parent.Parent.abandon": lambda: (answered(), 0),
+    "_bell_parent.Parent.revive": lambda: (answered(), 0),
+    "_bell_worker.Worker": lambda: (control_words(), 0, HUB, 2),
+    "_bell_worker.Worker.opcode": lambda: (asked()[1],),
+    "_bell_worker.Worker.wait": lambda: (asked()[1], 0.001),
+    "_bell_worker.Worker.take": lambda: (asked()[1],),
+    "_bell_worker.Worker.answer": lambda: (taken(), 0),
+    "_bell_worker.Worker.flush": lambda: (taken(),),
     "_dispatch.Builtin": lambda: (router(), int, ignore),
     "_dispatch.Builtin.__call__": lambda: (builtin(), SPACE, np.zeros((2, 2))),
     "_dispatch.Builtin.kind": lambda: (router().builtins()[0],),
@@ -287,12 +287,12 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_mailbox.drain": lambda: (answered(), 2, []),
     "_rows.stack_rows": lambda: ([ROW, ROW], guarded((2, 2), np.float32)),
     "_rows.write_row": lambda: (guarded((4, 2), np.float32), 1, ROW),
-    "_rows.gather_rows": lambda: (
+    "_blocks.gather_rows": lambda: (
         np.zeros((3, 2), np.float32),
         ARRAY_ENVS.copy(),
         guarded((2, 2), np.float32),
     ),  # fmt: skip
-    "_rows.view_rows": lambda: (guarded((16,), np.uint8), np.float32, (2,), 2),
+    "_blocks.view_rows": lambda: (guarded((16,), np.uint8), np.float32, (2,), 2),
     "_rows.RowWriter": lambda: (guarded((4, 2), np.float32), 1),
     "_rows.RowWriter.__call__": lambda: (_rows.RowWriter(guarded((4, 2), np.float32), 1), ROW),
     "_serve.Stepper": lambda: (
@@ -353,7 +353,7 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_trees.TreeWriter.__call__": lambda: (tree(), {"a": ROW, "b": 1, "c": (ROW,)}),
 }
 # It may end this process, as it says; tests/hostile/test_kernel_objects.py calls it.
-APART = {"_bell.Worker.watch_parent"}
+APART = {"_bell_worker.Worker.watch_parent"}
 
 
 def builtin() -> _dispatch.Builtin:

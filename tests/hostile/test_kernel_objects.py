@@ -117,11 +117,11 @@ def test_watching_what_is_no_process(pid):
     """A wrong argument is an error; a process that is gone ends this one, as promised."""
     program = f"""
 import mmap, subprocess, sys
-from gymvec import _bell
+from gymvec._bell_worker import Worker
 gone = subprocess.Popen([sys.executable, "-c", ""])
 gone.wait()
 gone = gone.pid
-worker = _bell.Worker(mmap.mmap(-1, 4096), 0, 256, 1)
+worker = Worker(mmap.mmap(-1, 4096), 0, 256, 1)
 try:
     worker.watch_parent({pid})
 except (TypeError, ValueError, OverflowError):

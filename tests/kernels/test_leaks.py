@@ -12,7 +12,7 @@ import spaces_zoo as zoo
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, OneOf, Text, Tuple
 
 import gymvec.utils as ours
-from gymvec import _dispatch, _items, _leaf, _rows
+from gymvec import _blocks, _dispatch, _items, _leaf, _rows
 
 CALLS = 100_000
 # A leak of one small object a call would be several times this.
@@ -73,11 +73,11 @@ CASES = {
     "write declined": (lambda: _rows.write_row(SMALL, 1, BAD), False, 1),
     "write outside": (lambda: _rows.write_row(SMALL, 2, ROW), True, 1),
     "write index breaks": (lambda: _rows.write_row(SMALL, BAD, ROW), True, 1),
-    "gather": (lambda: _rows.gather_rows(OUT, np.array([7, 8]), SMALL), False, 1),
-    "gather outside": (lambda: _rows.gather_rows(OUT, np.array([7, 300]), SMALL), True, 0.1),
-    "view": (lambda: _rows.view_rows(MEMORY.get_obj(), "f4", (64,), 2), False, 1),
-    "view wrong": (lambda: _rows.view_rows(MEMORY.get_obj(), "f4", (64,), 3), True, 1),
-    "view wrong buffer": (lambda: _rows.view_rows(BAD, "f4", (64,), 3), True, 1),
+    "gather": (lambda: _blocks.gather_rows(OUT, np.array([7, 8]), SMALL), False, 1),
+    "gather outside": (lambda: _blocks.gather_rows(OUT, np.array([7, 300]), SMALL), True, 0.1),
+    "view": (lambda: _blocks.view_rows(MEMORY.get_obj(), "f4", (64,), 2), False, 1),
+    "view wrong": (lambda: _blocks.view_rows(MEMORY.get_obj(), "f4", (64,), 3), True, 1),
+    "view wrong buffer": (lambda: _blocks.view_rows(BAD, "f4", (64,), 3), True, 1),
     "gather_key": (lambda: _items.gather_key([{"a": BAD}, {"a": ROW}], "a"), False, 1),
     "gather_key wrong": (lambda: _items.gather_key([{"a": BAD}, {}], "a"), True, 1),
     "keyed items": (

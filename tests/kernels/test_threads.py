@@ -8,7 +8,9 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from gymvec import utils
-from gymvec._bell import Parent, Worker, hub_size, lane_size
+from gymvec._bell import hub_size, lane_size
+from gymvec._bell_parent import Parent
+from gymvec._bell_worker import Worker
 from gymvec._rows import RowWriter
 
 THREADS = 6

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from gymvec import _bell
+from gymvec._bell_parent import Parent
+from gymvec._bell_worker import Worker
 from gymvec._results import StepResults
 
 
@@ -17,8 +19,8 @@ class Sides:
         memory = bytearray(hub + 2 * lane + _bell.LINE)
         start = -np.frombuffer(memory, np.uint8).ctypes.data % _bell.LINE
         lanes = [start + hub, start + hub + lane]
-        self.parent = _bell.Parent(memory, start, [(offset, 2) for offset in lanes], wait="block")
-        self.workers = [_bell.Worker(memory, start, offset, 2) for offset in lanes]
+        self.parent = Parent(memory, start, [(offset, 2) for offset in lanes], wait="block")
+        self.workers = [Worker(memory, start, offset, 2) for offset in lanes]
         self.parts = [
             (np.zeros(2), np.zeros(2, bool), np.zeros(2, bool), np.zeros(2, bool)) for _ in range(2)
         ]

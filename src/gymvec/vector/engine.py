@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gymvec import _bell
+from gymvec._bell_parent import Parent
 from gymvec._mailbox import drain, publish
 from gymvec._results import StepResults
 from gymvec._serve import APART
@@ -86,7 +86,7 @@ class Engine(Letters):
         self.sent: frozenset[int] | None = None
         # SECOND_SET, while observations are to go there.
         self.set_flag = 0
-        self.bell = _bell.Parent(
+        self.bell = Parent(
             self.arena.buffer,
             layout.hub,
             layout.lanes,

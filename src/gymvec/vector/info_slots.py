@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from gymvec._blocks import gather_rows
 from gymvec._columns import SlotColumns
-from gymvec._rows import gather_rows
 from gymvec._slots import MAX_SCHEMAS, same_schema
 from gymvec.vector.infos import gather_infos
 

@@ -18,8 +18,9 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 from gymvec import _leaf
+from gymvec._blocks import gather_rows
 from gymvec._items import gather_key
-from gymvec._rows import RowWriter, gather_rows
+from gymvec._rows import RowWriter
 from gymvec._trees import TreeWriter
 from gymvec.utils import concatenate, create_empty_array
 from gymvec.vector.copies import copy_value

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from gymnasium import logger
 
-from gymvec import _bell
+from gymvec._bell_parent import Parent
 from gymvec._mailbox import drain
 from gymvec.vector.arena import Layout
 from gymvec.vector.deadlines import Late
@@ -34,7 +34,7 @@ class Watch:
         taken: Environments whose answers were taken and not handed on.
     """
 
-    bell: _bell.Parent
+    bell: Parent
     workers: Workers
 
     def __init__(self, layout: Layout, step_timeout: float | None) -> None:

@@ -16,6 +16,7 @@ from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymnasium.vector.vector_env import AutoresetMode
 
 from gymvec import _bell, _steps
+from gymvec._bell_worker import Worker
 from gymvec._mailbox import THREADED
 from gymvec._serve import Stepper, serve_pass
 from gymvec._slots import SlotWriter
@@ -88,7 +89,7 @@ def run_worker(orders: Orders) -> None:
         connection.close()
     register_missing(orders.specs)
     part = orders.layout.slices[orders.index]
-    bell = _bell.Worker(
+    bell = Worker(
         orders.arena.buffer,
         orders.layout.hub,
         part.lane,
@@ -114,7 +115,7 @@ def _take_signals() -> None:
 
 
 class _Worker:
-    def __init__(self, orders: Orders, bell: _bell.Worker, mailbox: Mailbox) -> None:
+    def __init__(self, orders: Orders, bell: Worker, mailbox: Mailbox) -> None:
         self._bell = bell
         self._mailbox = mailbox
         self._part = orders.layout.slices[orders.index]
