@@ -32,12 +32,4 @@ static inline size_t fuzz_below(fuzz_input *in, size_t limit)
     return (size_t)(fuzz_take(in, 4) % limit);
 }
 
-#define FUZZ_CHECK(condition)                                                                      \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
-
 #endif

@@ -5,6 +5,7 @@
  * answer, but no index is outside, no count is above what is due, and every wait ends in its time.
  * The mapping lies at the end of its allocation, so that AddressSanitizer sees what is outside. */
 #include "bell.h"
+#include "check.h"
 #include "fuzz.h"
 
 #include <pthread.h>
@@ -54,59 +55,59 @@ static void *lie_on(void *argument)
 static void use_parent(gv_parent *parent, fuzz_input *in, uint32_t envs, const gv_place *places)
 {
     int64_t *ids = malloc(envs * sizeof *ids); /* exact */
-    FUZZ_CHECK(ids != NULL);
+    CHECK(ids != NULL);
     uint32_t count = 0, culprit = 0, available = 0, lane = (uint32_t)fuzz_below(in, LANES + 1);
     size_t which = 0, named = fuzz_below(in, envs + 1);
     bool pending;
     switch (fuzz_below(in, 9)) {
     case 0:
         if (gv_send_all(parent, (uint32_t)fuzz_take(in, 4), lane & 1, &culprit) != GV_OK)
-            FUZZ_CHECK(culprit < envs);
+            CHECK(culprit < envs);
         break;
     case 1:
         for (size_t i = 0; i < named; i++)
             ids[i] = fuzz_below(in, 16) ? (int64_t)fuzz_below(in, envs) : (int64_t)fuzz_take(in, 8);
         if (gv_send(parent, ids, named, (uint32_t)fuzz_take(in, 4), lane & 1, &which) != GV_OK)
-            FUZZ_CHECK(which < named);
+            CHECK(which < named);
         break;
     case 2: {
         uint32_t wanted = (uint32_t)fuzz_below(in, envs + 2), due = gv_num_pending(parent);
         uint64_t begun = gv_now();
         gv_status status =
             gv_parent_wait(parent, wanted, fuzz_below(in, WAIT_NS), lane & 1, &available);
-        FUZZ_CHECK(gv_now() - begun < HANG_NS);
+        CHECK(gv_now() - begun < HANG_NS);
         if (status != GV_CORRUPT)
-            FUZZ_CHECK(available <= due);
+            CHECK(available <= due);
         break;
     }
     case 3: {
         uint32_t due = gv_num_pending(parent), limit = (uint32_t)fuzz_below(in, envs + 1);
         gv_drain(parent, named & 1 ? ids : NULL, limit, &count, &lane);
-        FUZZ_CHECK(count <= limit && count <= due && gv_num_pending(parent) == due - count);
+        CHECK(count <= limit && count <= due && gv_num_pending(parent) == due - count);
         for (uint32_t i = 0; (named & 1) && i < count; i++)
-            FUZZ_CHECK(ids[i] >= 0 && ids[i] < (int64_t)envs);
+            CHECK(ids[i] >= 0 && ids[i] < (int64_t)envs);
         break;
     }
     case 4:
         if (fuzz_below(in, 8) == 0 && gv_abandon(parent, lane, ids, &count) == GV_OK)
-            FUZZ_CHECK(count <= places[lane].envs);
+            CHECK(count <= places[lane].envs);
         break;
     case 5:
-        FUZZ_CHECK((gv_ring(parent, lane) == GV_OK) == (lane < LANES));
+        CHECK((gv_ring(parent, lane) == GV_OK) == (lane < LANES));
         break;
     case 6: {
         uint32_t lacking;
-        FUZZ_CHECK((gv_lane_pending(parent, lane, &count) == GV_OK) == (lane < LANES));
+        CHECK((gv_lane_pending(parent, lane, &count) == GV_OK) == (lane < LANES));
         if (gv_lane_lacking(parent, lane, &lacking) == GV_OK)
-            FUZZ_CHECK(lane < LANES && lacking <= count);
+            CHECK(lane < LANES && lacking <= count);
         break;
     }
     case 7:
         count = (uint32_t)fuzz_take(in, 4);
-        FUZZ_CHECK((gv_pending(parent, count, &pending) == GV_OK) == (count < envs));
+        CHECK((gv_pending(parent, count, &pending) == GV_OK) == (count < envs));
         break;
     default:
-        FUZZ_CHECK(gv_num_pending(parent) <= envs);
+        CHECK(gv_num_pending(parent) <= envs);
     }
     free(ids);
 }
@@ -119,18 +120,18 @@ static void use_worker(gv_worker *worker, fuzz_input *in, uint32_t envs)
     switch (fuzz_below(in, 4)) {
     case 0:
         gv_worker_wait(worker, fuzz_below(in, WAIT_NS), fuzz_below(in, 2));
-        FUZZ_CHECK(gv_now() - begun < HANG_NS);
+        CHECK(gv_now() - begun < HANG_NS);
         break;
     case 1:
         while ((env = gv_take(worker, &opcode)) >= 0) {
-            FUZZ_CHECK(env < (int32_t)envs && opcode <= GV_MAX_OPCODE);
+            CHECK(env < (int32_t)envs && opcode <= GV_MAX_OPCODE);
             if (fuzz_below(in, 4))
-                FUZZ_CHECK(gv_answer(worker, (uint32_t)env) == GV_OK);
+                CHECK(gv_answer(worker, (uint32_t)env) == GV_OK);
         }
-        FUZZ_CHECK(env == -1);
+        CHECK(env == -1);
         break;
     case 2:
-        FUZZ_CHECK(gv_answer(worker, envs + (uint32_t)fuzz_take(in, 2)) == GV_BAD_ENV);
+        CHECK(gv_answer(worker, envs + (uint32_t)fuzz_take(in, 2)) == GV_BAD_ENV);
         gv_answer(worker, (uint32_t)fuzz_below(in, envs));
         break;
     default:
@@ -157,7 +158,7 @@ static void open_anywhere(fuzz_input *in, char *base, size_t length)
                        &parent, &culprit) == GV_OK)
         gv_parent_close(parent);
     else
-        FUZZ_CHECK(parent == NULL && culprit <= LANES);
+        CHECK(parent == NULL && culprit <= LANES);
     if (gv_worker_open(base, length, hub, places[0], policy, &worker) == GV_OK)
         gv_worker_close(worker);
 }
@@ -176,21 +177,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         envs += places[i].envs;
     }
     liar other = {aligned_alloc(GV_LINE, length), length, fuzz_take(&in, 8), false, false};
-    FUZZ_CHECK(other.base != NULL);
+    CHECK(other.base != NULL);
     open_anywhere(&in, other.base, length);
     gv_parent *parent = NULL;
     gv_worker *workers[LANES] = {NULL};
-    FUZZ_CHECK(gv_parent_open(other.base, length, 0, places, LANES, policy, &parent, &culprit) ==
-               GV_OK);
+    CHECK(gv_parent_open(other.base, length, 0, places, LANES, policy, &parent, &culprit) == GV_OK);
     for (uint32_t i = 0; i < LANES; i++)
-        FUZZ_CHECK(gv_worker_open(other.base, length, 0, places[i], policy, &workers[i]) == GV_OK);
+        CHECK(gv_worker_open(other.base, length, 0, places[i], policy, &workers[i]) == GV_OK);
     /* A thread costs a hundred inputs. */
     pthread_t thread;
     bool liar_is_thread = fuzz_below(&in, 16) == 0;
     bool lies = liar_is_thread || fuzz_below(&in, 2);
     other.counts = fuzz_below(&in, 2);
     if (liar_is_thread)
-        FUZZ_CHECK(pthread_create(&thread, NULL, lie_on, &other) == 0);
+        CHECK(pthread_create(&thread, NULL, lie_on, &other) == 0);
     while (in.left > 0) {
         uint32_t who = (uint32_t)fuzz_below(&in, 2 * LANES);
         if (who < LANES)

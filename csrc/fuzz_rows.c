@@ -1,5 +1,6 @@
 /* Any sizes, counts and indices into the copies of rows: the result of a slow copy, or untouched.
  */
+#include "check.h"
 #include "fuzz.h"
 #include "rows.h"
 
@@ -13,7 +14,7 @@
 static char *bytes_of(fuzz_input *in, size_t size)
 {
     char *bytes = malloc(size == 0 ? 1 : size);
-    FUZZ_CHECK(bytes != NULL);
+    CHECK(bytes != NULL);
     for (size_t i = 0; i < size; i++)
         bytes[i] = (char)fuzz_take(in, 1);
     return bytes;
@@ -31,7 +32,7 @@ static void stack(fuzz_input *in)
     }
     gv_stack_rows(block, rows, n, row_bytes);
     for (size_t i = 0; i < n; i++) {
-        FUZZ_CHECK(memcmp(block + i * row_bytes, rows[i], row_bytes) == 0);
+        CHECK(memcmp(block + i * row_bytes, rows[i], row_bytes) == 0);
         /* Rows of the block itself: legal, and inside whatever comes of it. */
         rows[i] = block + fuzz_below(in, n) * row_bytes;
     }
@@ -54,15 +55,15 @@ static void gather(fuzz_input *in)
         inside = inside && index[i] >= 0 && (uint64_t)index[i] < rows;
     }
     char *before = malloc(n * row_bytes + 1);
-    FUZZ_CHECK(before != NULL);
+    CHECK(before != NULL);
     memcpy(before, out, n * row_bytes);
     gv_status status = gv_gather_rows(out, block, rows, index, n, row_bytes);
-    FUZZ_CHECK((status == GV_OK) == inside);
+    CHECK((status == GV_OK) == inside);
     if (status != GV_OK)
-        FUZZ_CHECK(memcmp(before, out, n * row_bytes) == 0);
+        CHECK(memcmp(before, out, n * row_bytes) == 0);
     for (size_t i = 0; status == GV_OK && i < n; i++) {
         const char *row = block + (size_t)index[i] * row_bytes;
-        FUZZ_CHECK(memcmp(out + i * row_bytes, row, row_bytes) == 0);
+        CHECK(memcmp(out + i * row_bytes, row, row_bytes) == 0);
     }
     free(before);
     free(out);
@@ -74,7 +75,7 @@ static void narrow(fuzz_input *in)
     size_t n = fuzz_below(in, MOST_ROWS);
     double values[MOST_ROWS] = {0};
     float *out = malloc(n * sizeof *out + 1);
-    FUZZ_CHECK(out != NULL);
+    CHECK(out != NULL);
     memset(out, 0x55, n * sizeof *out);
     for (size_t i = 0; i < n; i++) {
         uint64_t bits = fuzz_take(in, 8);
@@ -85,9 +86,9 @@ static void narrow(fuzz_input *in)
     gv_status status = gv_narrow_row(out, values, n);
     for (size_t i = 0; i < n; i++) {
         if (status == GV_OK)
-            FUZZ_CHECK(fabs(values[i]) <= FLT_MAX && out[i] == (float)values[i]);
+            CHECK(fabs(values[i]) <= FLT_MAX && out[i] == (float)values[i]);
         else
-            FUZZ_CHECK(memcmp(&out[i], "\x55\x55\x55\x55", 4) == 0);
+            CHECK(memcmp(&out[i], "\x55\x55\x55\x55", 4) == 0);
     }
     free(out);
 }
@@ -100,11 +101,11 @@ static void integers(fuzz_input *in)
     char *out = bytes_of(in, size);
     int64_t back = 0;
     if (gv_put_integer(out, size, is_signed, value) == GV_OK) {
-        FUZZ_CHECK(size == 1 || size == 2 || size == 4 || size == 8);
+        CHECK(size == 1 || size == 2 || size == 4 || size == 8);
         memcpy(&back, out, size); /* little-endian, as every machine that this runs on */
         if (is_signed && size < 8 && value < 0)
             back |= (int64_t)(UINT64_MAX << (8 * size));
-        FUZZ_CHECK(back == value);
+        CHECK(back == value);
     }
     free(out);
 }
@@ -113,7 +114,7 @@ static void sizes(fuzz_input *in)
 {
     size_t count = (size_t)fuzz_take(in, 8), size = (size_t)fuzz_take(in, 8), total = 0;
     if (gv_total_bytes(count, size, &total) == GV_OK)
-        FUZZ_CHECK(size == 0 || total / size == count);
+        CHECK(size == 0 || total / size == count);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

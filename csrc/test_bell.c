@@ -1,5 +1,4 @@
-/* Tests of the control words without Python:
- *     test_bell [hand-overs [units|threads|processes|all]]
+/* Tests of the control words without Python: one thread, every status.
  *
  * Sleeps have no time limit here, so a lost wake-up is a hang; the alarm makes it a failure.
  */
@@ -10,104 +9,14 @@
 #define _DEFAULT_SOURCE
 #endif
 
+#include "test_bell.h"
 #include "bell_internal.h"
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
-
-#define MAX_LANES 8
-#define SHUTDOWN 77u
-#define ALARM_S 60
-
-static void lost(int signal_number)
-{
-    static const char text[] = "no progress: a wake-up was lost, or a worker ended\n";
-    (void)signal_number;
-    if (write(2, text, sizeof text - 1) < 0)
-        _exit(3);
-    _exit(2);
-}
-
-static uint32_t next_random(uint32_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 17;
-    *state ^= *state << 5;
-    return *state;
-}
-
-/* One mapping with hub, lanes and a row an environment: the action, and the worker's reply to it,
- * written without atomics so that only the words order them. */
-struct row {
-    uint64_t action;
-    uint64_t reply;
-};
-
-struct world {
-    char *base;
-    size_t length;
-    gv_place places[MAX_LANES];
-    uint32_t lanes;
-    uint32_t envs;
-    struct row *rows;
-};
-
-static struct world make_world(uint32_t lanes, const uint32_t *envs)
-{
-    struct world world = {0};
-    size_t offset = gv_hub_size();
-    world.lanes = lanes;
-    for (uint32_t i = 0; i < lanes; i++) {
-        world.places[i] = (gv_place){offset, envs[i]};
-        offset += gv_lane_size(envs[i]);
-        world.envs += envs[i];
-    }
-    world.length = offset;
-    size_t all = offset + world.envs * sizeof(struct row);
-    world.base = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(world.base != MAP_FAILED);
-    world.rows = (struct row *)(world.base + offset);
-    return world;
-}
-
-static void drop_world(struct world *world)
-{
-    munmap(world->base, world->length + world->envs * sizeof(struct row));
-}
-
-static gv_parent *open_parent(const struct world *world, gv_policy policy)
-{
-    gv_parent *parent;
-    uint32_t culprit;
-    CHECK(gv_parent_open(world->base, world->length, 0, world->places, world->lanes, policy,
-                         &parent, &culprit) == GV_OK);
-    return parent;
-}
-
-static gv_worker *open_worker(const struct world *world, uint32_t lane, gv_policy policy)
-{
-    gv_worker *worker;
-    CHECK(gv_worker_open(world->base, world->length, 0, world->places[lane], policy, &worker) ==
-          GV_OK);
-    return worker;
-}
-
-/* ---- one thread, every status ---------------------------------------------------------------- */
 
 static const gv_policy BLOCK = {0, false};
 static const gv_policy SPIN = {GV_NO_LIMIT, false};
@@ -530,184 +439,21 @@ static void test_watch(bool polling)
     close(ends[0]);
 }
 
-/* ---- hand-overs ------------------------------------------------------------------------------ */
-
-static const gv_policy MIX[] = {{0, false}, {5000, false}, {0, false}, {200000, false}};
-static const gv_policy POLLING_MIX[] = {{0, true}, {0, false}, {20000, true}, {5000, false}};
-#define POLICIES 4
-
-static uint64_t reply_to(uint64_t action, uint32_t env)
+int main(void)
 {
-    return action * 3 + env;
-}
-
-static void serve(const struct world *world, uint32_t lane, gv_policy policy)
-{
-    gv_worker *worker = open_worker(world, lane, policy);
-    uint32_t first = 0, opcode = 0, shut = 0;
-    int32_t env;
-    for (uint32_t i = 0; i < lane; i++)
-        first += world->places[i].envs;
-    /* Commands are seen before the bell rings, so a pass may find only some of a send's. */
-    while (shut < world->places[lane].envs) {
-        CHECK(gv_worker_wait(worker, GV_NO_LIMIT, false) == GV_OK);
-        while ((env = gv_take(worker, &opcode)) >= 0) {
-            struct row *row = &world->rows[first + (uint32_t)env];
-            row->reply = reply_to(row->action, first + (uint32_t)env);
-            CHECK(gv_answer(worker, (uint32_t)env) == GV_OK);
-            shut += opcode == SHUTDOWN;
-        }
-        gv_flush(worker);
-    }
-    gv_worker_close(worker);
-}
-
-/* Full steps, partial receives, eager and not, drained in pieces; every reply is checked. */
-static void drive(const struct world *world, gv_parent *parent, uint64_t hand_overs, uint32_t seed)
-{
-    int64_t *ready = malloc(world->envs * sizeof *ready);
-    uint64_t *actions = calloc(world->envs, sizeof *actions);
-    CHECK(ready != NULL && actions != NULL);
-    uint32_t random = seed, idle = world->envs, culprit, available, taken, lane;
-    uint64_t next_alarm = 0;
-    for (uint32_t env = 0; env < world->envs; env++)
-        ready[env] = env;
-    for (uint64_t handed = 0; handed < hand_overs;) {
-        if (handed >= next_alarm) {
-            alarm(ALARM_S);
-            next_alarm = handed + 1000;
-        }
-        bool partial = next_random(&random) % 4 != 0;
-        for (uint32_t i = 0; i < idle; i++) {
-            actions[ready[i]] = next_random(&random);
-            world->rows[ready[i]].action = actions[ready[i]];
-        }
-        if (idle == world->envs) {
-            CHECK(gv_send_all(parent, 1, partial, &culprit) == GV_OK);
-        } else {
-            size_t index;
-            CHECK(gv_send(parent, ready, idle, 1, partial, &index) == GV_OK);
-        }
-        uint32_t want = partial ? 1 + next_random(&random) % world->envs : world->envs;
-        CHECK(gv_parent_wait(parent, want, GV_NO_LIMIT, false, &available) == GV_OK);
-        CHECK(available >= want);
-        for (idle = 0; idle < want; idle += taken) {
-            uint32_t limit = 1 + next_random(&random) % (want - idle);
-            CHECK(gv_drain(parent, ready + idle, limit, &taken, &lane) == GV_OK);
-            CHECK(taken == limit);
-        }
-        for (uint32_t i = 0; i < idle; i++) {
-            uint32_t env = (uint32_t)ready[i];
-            CHECK(world->rows[env].reply == reply_to(actions[env], env));
-        }
-        handed += idle;
-    }
-    uint32_t pending = gv_num_pending(parent);
-    CHECK(gv_parent_wait(parent, pending, GV_NO_LIMIT, false, &available) == GV_OK);
-    CHECK(gv_drain(parent, NULL, world->envs, &taken, &lane) == GV_OK && taken == pending);
-    CHECK(gv_send_all(parent, SHUTDOWN, false, &culprit) == GV_OK);
-    CHECK(gv_parent_wait(parent, world->envs, GV_NO_LIMIT, false, &available) == GV_OK);
-    free(ready);
-    free(actions);
-}
-
-struct seat_at {
-    const struct world *world;
-    uint32_t lane;
-    gv_policy policy;
-};
-
-static void *serve_in_thread(void *argument)
-{
-    struct seat_at *seat = argument;
-    serve(seat->world, seat->lane, seat->policy);
-    return NULL;
-}
-
-/* `hand_overs` in a world of this shape; parent and workers take their policies in turn from the
- * mix, beginning with number `turn`. */
-static void hand_over(const uint32_t *shape, uint32_t lanes, const gv_policy *mix, uint32_t turn,
-                      uint64_t hand_overs, bool processes)
-{
-    struct world world = make_world(lanes, shape);
-    struct seat_at seats[MAX_LANES];
-    pthread_t threads[MAX_LANES];
-    pid_t children[MAX_LANES], self = getpid();
-    /* It clears the words, so it comes before the workers. */
-    gv_parent *parent = open_parent(&world, mix[turn % POLICIES]);
-    for (uint32_t i = 0; i < lanes; i++) {
-        seats[i] = (struct seat_at){&world, i, mix[(turn + 1 + i) % POLICIES]};
-        if (!processes) {
-            CHECK(pthread_create(&threads[i], NULL, serve_in_thread, &seats[i]) == 0);
-            continue;
-        }
-        children[i] = fork();
-        CHECK(children[i] >= 0);
-        if (children[i] == 0) {
-            CHECK(gv_watch_parent(self, false) == GV_OK);
-            serve_in_thread(&seats[i]);
-            _exit(0);
-        }
-    }
-    drive(&world, parent, hand_overs, 1 + turn);
-    for (uint32_t i = 0; i < lanes; i++) {
-        int status = 0;
-        if (processes)
-            CHECK(waitpid(children[i], &status, 0) == children[i] && status == 0);
-        else
-            pthread_join(threads[i], NULL);
-    }
-    gv_parent_close(parent);
-    drop_world(&world);
-}
-
-static const uint32_t SHAPES[][MAX_LANES] = {
-    {1}, {1, 1}, {3, 1, 2}, {16, 16}, {1, 1, 1, 1, 5, 4, 2, 9}};
-static const uint32_t LANES[] = {1, 2, 3, 2, 8};
-#define NUM_SHAPES 5
-
-/* All shapes and turns share the hand-overs; naps of a millisecond get a thousandth more. */
-static void test_hand_overs(uint64_t hand_overs, bool processes)
-{
-    uint64_t share = hand_overs / (NUM_SHAPES * POLICIES) + 1;
-    for (uint32_t i = 0; i < NUM_SHAPES; i++) {
-        for (uint32_t turn = 0; turn < POLICIES; turn++) {
-            hand_over(SHAPES[i], LANES[i], MIX, turn, share, processes);
-            hand_over(SHAPES[i], LANES[i], POLLING_MIX, turn, share / 1000 + 10, processes);
-        }
-    }
-    alarm(0);
-}
-
-int main(int argc, char **argv)
-{
-    char *end = NULL;
-    uint64_t hand_overs = argc > 1 ? strtoull(argv[1], &end, 10) : 300000;
-    const char *part = argc > 2 ? argv[2] : "all";
-    bool all = strcmp(part, "all") == 0;
-    if ((argc > 1 && *end != '\0') || argc > 3) {
-        fprintf(stderr, "usage: %s [hand-overs [units|threads|processes|all]]\n", argv[0]);
-        return 64;
-    }
     signal(SIGALRM, lost);
     alarm(ALARM_S);
-    if (all || strcmp(part, "units") == 0) {
-        test_sizes();
-        test_places();
-        test_protocol();
-        test_revival();
-        test_corruption();
-        test_false_alarms();
-        test_wrap();
-        test_time();
-        test_signals();
-        test_watch(false);
-        test_watch(true);
-    }
-    if (all || strcmp(part, "processes") == 0)
-        test_hand_overs(hand_overs, true);
-    if (all || strcmp(part, "threads") == 0)
-        test_hand_overs(hand_overs, false);
-    printf("%s: ok\n", part);
+    test_sizes();
+    test_places();
+    test_protocol();
+    test_revival();
+    test_corruption();
+    test_false_alarms();
+    test_wrap();
+    test_time();
+    test_signals();
+    test_watch(false);
+    test_watch(true);
+    printf("bell: all passed\n");
     return 0;
 }

@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 from gymvec._bell cimport (
     _Mapping, GV_CORRUPT, GV_CROWDED_SPIN_NS, GV_MAX_ENVS, GV_MAX_OPCODE, GV_NOT_PENDING, GV_OK,
     GV_PARENT_SPIN_NS, as_integer, as_num_envs, as_offset, c_bool, fill_policy, gv_abandon,
-    gv_counts, gv_drain, gv_lane_pending, gv_num_envs, gv_num_lanes, gv_num_pending,
+    gv_counts, gv_drain, gv_lane_lacking, gv_lane_pending, gv_num_envs, gv_num_lanes, gv_num_pending,
     gv_parent_close, gv_parent_counts, gv_parent_open, gv_parent_wait, gv_pending, gv_place,
     gv_policy, gv_revive, gv_ring, gv_send, gv_send_all, gv_status, nanoseconds, raise_status,
 )
@@ -301,7 +301,7 @@ cdef class Parent(_Mapping):
         self._check()
         status = gv_lane_lacking(self._handle, lane, &lacking)
         if status != GV_OK:
-            _raise(status, f"worker {lane}")
+            raise_status(status, f"worker {lane}")
         return lacking
 
     cdef uint32_t _take(self, Py_ssize_t limit) except? 0:
