@@ -1,12 +1,13 @@
 """Callbacks that change what a kernel or a vector environment is at work on."""
 
 import sys
+from collections import OrderedDict, namedtuple
 
 import kernel_calls
 import numpy as np
 import pytest
-from gymnasium.error import ClosedEnvironmentError
-from gymnasium.spaces import Box, Dict
+from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoAsyncCallError
+from gymnasium.spaces import Box, Dict, Discrete, Tuple
 from hostile_values import Answers, check_guards, guarded
 from scripted import BOX, Scripted
 
@@ -296,3 +297,84 @@ def test_a_batch_of_actions_that_closes_the_vector_environment(space):
             envs.step(Batch(a=1) if space is DICT else Rows([1, 2, 3]))
         assert envs.closed
         envs.close()
+
+
+class Reads(dict):
+    """Calls back when a part is taken out of it, once."""
+
+    def __init__(self, parts, act):
+        super().__init__(parts)
+        self.act = act
+
+    def __getitem__(self, key):
+        act, self.act = self.act, None
+        if act is not None:
+            act()
+        return super().__getitem__(key)
+
+
+class Indexed(tuple):
+    def __getitem__(self, key):
+        act, self.act = getattr(self, "act", None), None
+        if act is not None:
+            act()
+        return super().__getitem__(key)
+
+
+_PARTS = {"a": np.zeros(3, np.int64), "b": np.ones(3, np.int64)}
+
+
+def _batch_that_acts(space, act):
+    if isinstance(space, Dict):
+        return Reads(_PARTS, act)
+    batch = Indexed(_PARTS.values())
+    batch.act = act
+    return batch
+
+
+_PAIRS = [Dict({"a": Discrete(2), "b": Discrete(2)}), Tuple([Discrete(2), Discrete(2)])]
+
+
+@pytest.mark.parametrize("space", _PAIRS)
+@pytest.mark.parametrize("begin", ["step", "step_async"])
+@pytest.mark.parametrize("name", ["reset_async", "step_async", "call_async", "send", "step_wait"])
+def test_a_batch_of_actions_that_calls_the_vector_environment(space, begin, name):
+    """What it begins is pending and ends as if nothing else had been asked for."""
+    good = _PARTS if isinstance(space, Dict) else tuple(_PARTS.values())
+    envs = AsyncVectorEnv([lambda: Scripted(action_space=space, length=99)] * 3, num_workers=2)
+    envs.reset()
+    envs.step(good)
+    arguments = {"step_async": (good,), "send": (good,), "call_async": ("twice", 4)}
+
+    def act():
+        getattr(envs, name)(*arguments.get(name, ()))
+
+    if name == "step_wait":
+        with pytest.raises(NoAsyncCallError):
+            getattr(envs, begin)(_batch_that_acts(space, act))
+        assert envs.step(good)[0].tolist() == [[2, 2]] * 3
+        envs.close()
+        return
+    with pytest.raises(AlreadyPendingCallError, match=name.removesuffix("_async")):
+        getattr(envs, begin)(_batch_that_acts(space, act))
+    if name == "call_async":
+        assert envs.call_wait() == (8, 8, 8)
+        steps = 1
+    else:
+        wait = {"reset_async": envs.reset_wait, "send": envs.recv}.get(name, envs.step_wait)
+        steps = 0 if name == "reset_async" else 2
+        assert wait()[0].tolist() == [[steps, steps]] * 3
+    assert envs.step(good)[0].tolist() == [[steps + 1] * 2] * 3
+    envs.close()
+
+
+@pytest.mark.parametrize("space", _PAIRS)
+def test_containers_that_only_have_another_name_go_through_the_arena(space):
+    named = namedtuple("named", "a b")
+    batches = [OrderedDict(_PARTS), dict(_PARTS)]
+    if isinstance(space, Tuple):
+        batches = [named(*_PARTS.values()), list(_PARTS.values())]
+    envs = AsyncVectorEnv([lambda: Scripted(action_space=space, length=99)] * 3)
+    assert all(envs._put_actions(batch, None) for batch in batches)
+    assert not envs._put_actions(_batch_that_acts(space, None), None)
+    envs.close()

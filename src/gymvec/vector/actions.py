@@ -64,10 +64,10 @@ def _writer(space: Space[Any], blocks: Any) -> Write:
         block: ActionBlock = next(blocks)
         return block.put
     writers = [(key, _writer(subspace, blocks)) for key, subspace in parts]
-    kinds = dict if isinstance(space, Dict) else (tuple, list)
+    kinds = (dict,) if isinstance(space, Dict) else (tuple, list)
 
     def put(actions: Any, envs: Any) -> bool:
-        if not isinstance(actions, kinds):
+        if type(actions) not in kinds and not _is_plain(type(actions), kinds):
             return False
         try:
             return all([write(actions[key], envs) for key, write in writers])
@@ -75,6 +75,16 @@ def _writer(space: Space[Any], blocks: Any) -> Write:
             return False  # Splitting the batch one by one raises the error.
 
     return put
+
+
+def _is_plain(kind: Any, kinds: tuple[Any, ...]) -> bool:
+    """Whether taking a part out of a container runs no code of the caller's own.
+
+    Such code may call the vector environment, which must not be in the middle of a call then.
+    """
+    return not hasattr(kind, "__missing__") and any(
+        issubclass(kind, base) and kind.__getitem__ is base.__getitem__ for base in kinds
+    )
 
 
 def bind_action_reader(layout: Layout, arena: Arena) -> Read:
