@@ -60,7 +60,7 @@ class Batches:
             raise
 
     def occupy(self) -> None:
-        """Let no environment be sent to before :meth:`forget`."""
+        """Let no environment be sent to but after :meth:`forget`."""
         self.busy[:] = True
         self.any_busy = True
 
@@ -109,24 +109,26 @@ class Batches:
                 pass
 
     def forget(self) -> None:
-        """Drop the answers of all environments, after :meth:`settle`."""
-        self.release(self._ready.copy())
-        self.busy[:] = False
-        self.any_busy = False
+        """Drop the answers of all environments, after :meth:`settle` and before :meth:`send`."""
+        # They stay busy, so that an interrupted call still finds that they are to be sent to.
+        self._ready, self._with_letter, self.letters, self._sent = [], set(), {}, {}
 
     def release(self, envs: list[int]) -> None:
         """Environments are no longer busy: their answers were returned."""
         gone = set(envs)
-        self._ready = [env for env in self._ready if env not in gone]
-        self.busy[envs] = False
-        self.any_busy = bool(self.busy.any())
-        if self._with_letter:
-            self._with_letter -= gone
-            for env in envs:
-                self.letters.pop(env, None)
-        if self._sent:
-            for env in envs:
-                self._sent.pop(env, None)
+        ready = [env for env in self._ready if env not in gone]
+        busy = self.busy.copy()
+        busy[envs] = False
+        any_busy = bool(busy.any())
+        with_letter, letters, sent = self._with_letter, self.letters, self._sent
+        if with_letter:
+            with_letter = with_letter - gone
+            letters = {env: letter for env, letter in letters.items() if env not in gone}
+        if sent:
+            sent = {env: order for env, order in sent.items() if env not in gone}
+        # All at once, as far as Ctrl-C can tell: nothing is called between these.
+        self._ready, self.busy, self.any_busy = ready, busy, any_busy
+        self._with_letter, self.letters, self._sent = with_letter, letters, sent
 
     def infos(self, envs: np.ndarray, letters: dict[int, list[dict[str, Any]]]) -> dict[str, Any]:
         """The infos of a batch.
@@ -143,10 +145,13 @@ class Batches:
     def _accept(self) -> None:
         if self._engine.withdrawn:
             self._send_again()
-        taken, self._engine.taken = self._engine.taken, []
-        has_letter = self._engine.results.has_letter
-        self._with_letter.update(filter(has_letter, taken))
-        self._ready += taken
+        taken = self._engine.taken
+        if not taken:
+            return
+        with_letter = self._with_letter.union(filter(self._engine.results.has_letter, taken))
+        ready = self._ready + taken
+        # All at once, as far as Ctrl-C can tell.
+        self._with_letter, self._ready, self._engine.taken = with_letter, ready, []
 
     def _send_again(self) -> None:
         """Ask new workers what the dead ones had been sent, whether they had answered or not."""
