@@ -12,6 +12,8 @@ _Results = tuple[npt.NDArray[np.float64], _Flags, _Flags]
 
 @final
 class StepResults:
+    @property
+    def sent(self) -> int: ...
     def __new__(
         cls,
         parts: Iterable[tuple[npt.NDArray[np.float64], _Flags, _Flags, _Flags]],

@@ -47,8 +47,12 @@ cdef class StepResults:
         block: C-contiguous array of numbers of shape ``(n, ...)`` that :meth:`finish` copies, or
             None; kept alive. Its rows are written by the workers, each of whom has those of its
             environments.
+
+    Attributes:
+        sent: How often :meth:`step` has sent a step, also where it has not returned since.
     """
 
+    cdef readonly Py_ssize_t sent
     cdef list _arrays
     cdef object _table
     cdef Part* _parts
@@ -153,6 +157,7 @@ cdef class StepResults:
         if not put(actions, None):
             return None
         bell.send_to_all(opcode, False)
+        self.sent += 1
         finished = self.finish(bell, timeout_s)
         return () if finished is None else finished
 

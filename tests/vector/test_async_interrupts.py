@@ -1,5 +1,6 @@
 """Ctrl-C at any moment of a call of AsyncVectorEnv."""
 
+import os
 import random
 import signal
 import sys
@@ -12,6 +13,7 @@ import pytest
 from gymnasium.spaces import Dict, Discrete, Text
 from scripted import Scripted
 
+import gymvec
 from gymvec import AsyncVectorEnv
 
 pytestmark = [
@@ -163,4 +165,106 @@ def test_resets_and_late_calls_that_are_interrupted(interrupts):
             assert envs.call_wait() == (None, None, None)
         assert envs.step(np.zeros((3, 2)))[0].tolist() == [[1, 1]] * 3
         envs.set_attr("actions", [[], [], []])
+    envs.close()
+
+
+class AfterCall:
+    """Interrupts after the ``count``-th call that code of gymvec's makes or answers.
+
+    It is after a call that the interpreter looks at signals.
+    """
+
+    FOLDER = os.path.dirname(gymvec.__file__)
+
+    def __init__(self, count):
+        self.left = count
+        self.where = None
+
+    def __call__(self, frame, event, arg):
+        if event not in ("c_return", "return") or not frame.f_code.co_filename.startswith(
+            self.FOLDER
+        ):
+            return
+        if event == "return" and frame.f_back.f_code.co_filename == __file__:
+            return  # What a call has returned to the test nobody can save.
+        self.left -= 1
+        if self.left == 0:
+            self.where = frame.f_code.co_name
+            raise KeyboardInterrupt
+
+
+def _step(envs):
+    return envs.step([0, 1, 2])
+
+
+def _step_in_two(envs):
+    envs.step_async([0, 1, 2])
+    return envs.step_wait(timeout=60)
+
+
+def _send_and_recv(envs):
+    envs.send([0, 1, 2])
+    return envs.recv()
+
+
+def _reset(envs):
+    envs.reset(options={"reset_mask": np.array([False, True, True])})
+
+
+def _call(envs):
+    envs.call("twice", 2)
+
+
+_WAITS = {"step": "step_wait", "reset": "reset_wait", "call": "call_wait"}
+# By then the call is over for all but who is handed its result.
+_HANDING_OVER = ("_returned", "_finished", "step_wait", "recv", "release")
+
+
+@pytest.mark.parametrize("call", [_step, _step_in_two, _send_and_recv, _reset, _call])
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("letters", [False, True])
+@pytest.mark.parametrize("on_worker_death", ["raise", "restart"])
+def test_an_interrupt_after_every_call_within_a_call(call, copy, letters, on_worker_death):
+    """Nothing is lost, and nothing old is taken for new."""
+    space = Dict({"n": Discrete(10**6), "text": Text(9)}) if letters else Discrete(10**6)
+    envs = AsyncVectorEnv(
+        [lambda: Scripted(space, Discrete(3), length=10**9, observe=_tell if letters else np.int64)]
+        * 3,
+        copy=copy,
+        num_workers=2,
+        on_worker_death=on_worker_death,
+    )
+
+    def check(observations):
+        steps = list(envs.get_attr("steps"))
+        counts = observations["n"] if letters else observations
+        assert counts.tolist() == steps
+        if letters:
+            assert observations["text"] == tuple(map(str, steps))
+        return steps
+
+    before = check(envs.reset()[0])
+    count, over = 0, False
+    while not over:
+        count += 1
+        interrupt = AfterCall(count)
+        sys.setprofile(interrupt)
+        try:
+            call(envs)
+            over = True
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.setprofile(None)
+        if envs._state.value in _WAITS:
+            result = getattr(envs, _WAITS[envs._state.value])(timeout=60)
+            assert call is _call or check(result[0])
+            assert call is not _step or before != list(envs.get_attr("steps"))
+        elif envs._batches.any_busy:
+            assert check(envs.recv()[0]) != before
+        elif not over and interrupt.where not in _HANDING_OVER and call is not _reset:
+            assert list(envs.get_attr("steps")) == before
+        check(envs.reset(options={"reset_mask": np.array([True, False, False])})[0])
+        before = check(_step(envs)[0])
+    assert count > 5
     envs.close()

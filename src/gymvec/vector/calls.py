@@ -10,6 +10,7 @@ from gymnasium.vector.async_vector_env import AsyncState
 
 from gymvec.vector.mail import dumps
 from gymvec.vector.partial import SendRecv
+from gymvec.vector.pending import IDLE
 from gymvec.vector.requests import one_value_each
 from gymvec.vector.worker import Command
 
@@ -83,7 +84,9 @@ class Calls(SendRecv[ObsType, ActType]):
         """
         letters = self._collect(AsyncState.WAITING_CALL, "call_wait", "call_async", timeout)
         # Nothing comes of a `set_attr` whose wait was interrupted.
-        return tuple([letters.get(env) for env in range(self.num_envs)])
+        results = tuple([letters.get(env) for env in range(self.num_envs)])
+        self._state = IDLE
+        return results
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Get an attribute of each sub-environment, looked up through the wrappers."""
@@ -111,3 +114,4 @@ class Calls(SendRecv[ObsType, ActType]):
             self._settle()
         self._begin(AsyncState.WAITING_CALL, Command.SET_ATTR, arguments, None)
         self._collect(AsyncState.WAITING_CALL, "set_attr", "set_attr", None)
+        self._state = IDLE

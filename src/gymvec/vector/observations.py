@@ -124,10 +124,13 @@ class Observations:
         return partial(self._reads[0], self._others, copy)
 
     def _alternating_batch(self, copy: bool) -> Any:
-        target = self.target
         self._carry()
-        self.target = 1 - target
-        return self._reads[target](self._others, copy)
+        return self._reads[self.target](self._others, copy)
+
+    @property
+    def next_target(self) -> int:
+        """What ``target`` is to be once the batch was returned."""
+        return 1 - self.target if len(self._blocks) == 2 else 0
 
     def sources(self) -> tuple[list[list[np.ndarray]], list[list[Any]]]:
         """Where the latest values are: for each set the blocks, and the items of other leaves.

@@ -98,7 +98,8 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
     ) -> dict[int, Any]:
         """Wait for the answers of a pending call; the letters that came with them.
 
-        What else interrupts the wait, above all Ctrl-C, leaves the call pending.
+        The call stays pending until its caller has all that it returns; so what interrupts it,
+        above all Ctrl-C, loses nothing.
         """
         self._check_open()
         if self._state is not state:
@@ -128,9 +129,10 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
             self._state = IDLE
             raise
         self._take(state, answers)
-        self._state = IDLE
-        if answers.failures:
-            raise answers.error  # type: ignore[misc]
+        error = answers.error
+        if error is not None:
+            self._state = IDLE
+            raise error
         return answers.letters
 
     def _drop_late(self, deadline: float | None) -> None:

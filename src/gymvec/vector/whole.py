@@ -113,7 +113,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
             observations, *_, infos = self.recv(timeout)
             return observations, infos
         letters = self._collect(AsyncState.WAITING_RESET, "reset_wait", "reset_async", timeout)
-        return self._observe(), self._infos(letters)
+        return self._returned(letters)
 
     def step(
         self, actions: ActType, env_ids: Any = None
@@ -150,15 +150,19 @@ class ResetStep(SendRecv[ObsType, ActType]):
         self, actions: ActType
     ) -> tuple[StepArrays, np.ndarray | None] | tuple[()] | None:
         engine = self._engine
+        results = engine.results
+        before = results.sent
         try:
             # Before the command is sent, since Ctrl-C may come after that.
             self._state = STEPPING
             finished = engine.step(self._put_actions, actions)
+            if finished is None:
+                self._state = IDLE
         except BaseException:
-            self._idle_unless_sent()
+            # If it was sent, `step_wait` returns what comes of it, also if that was taken.
+            if results.sent == before:
+                self._state = IDLE
             raise
-        if finished is None:
-            self._state = IDLE
         return finished
 
     def step_async(self, actions: ActType) -> None:
@@ -235,28 +239,47 @@ class ResetStep(SendRecv[ObsType, ActType]):
                 return self._finished(*finished)
         letters = self._collect(STEPPING, "step_wait", "step_async", timeout)
         results = self._engine.results.collect()
-        return self._observe(), *results, self._infos(letters)
+        observations, infos = self._returned(letters)
+        return observations, *results, infos
 
     def _finished(self, results: StepArrays, observations: Any) -> tuple[Any, ...]:
         """What a step returns that sent no letter."""
-        self._state = IDLE
-        if observations is not None:
-            self.observations = observations
-        else:
-            if not self.copy:
-                self._observations.written(None)
-            observations = self._observe()
-        return observations, *results, self._infos({})
+        if observations is None and not self.copy:
+            self._observations.written(None)
+        observations, infos = self._returned({}, observations)
+        return observations, *results, infos
 
     # --- what these share ---
 
-    def _observe(self) -> Any:
-        self.observations = observations = self._next_batch()
+    def _returned(
+        self, letters: dict[int, Any], observations: Any = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Observations and infos of a call whose answers were taken; it ends here.
+
+        Args:
+            letters: What came by letter.
+            observations: The observations, if they were copied already.
+        """
+        try:
+            if observations is None:
+                observations = self._next_batch()
+            infos = self._infos(letters)
+        except Exception:
+            # Whoever waited once more would get the same.
+            self._state = IDLE
+            raise
         if self._last_seen is not None:
             self._last_seen.note(None)
-        if not self.copy:
-            self._engine.set_flag = SECOND_SET if self._observations.target else 0
-        return observations
+        self.observations = observations
+        if self.copy:
+            self._state = IDLE
+        else:
+            target = self._observations.next_target
+            set_flag = SECOND_SET if target else 0
+            # All at once, as far as Ctrl-C can tell: nothing is called between these.
+            self._state, self._observations.target = IDLE, target
+            self._engine.set_flag = set_flag
+        return observations, infos
 
     def _infos(self, letters: dict[int, Any]) -> dict[str, Any]:
         slots = self._engine.info_slots
