@@ -174,6 +174,9 @@ def test_a_missing_extra_is_named(capsys, monkeypatch, package, more):
         (["CartPole-v1", "--module", "no_such_module"], "importing 'no_such_module' failed"),
         (["CartPole-v1", "--json", "no/such/file"], "there is no folder 'no/such'"),
         (["CartPole-v1", "--plot", "no/such.png"], "there is no folder 'no'"),
+        (["CartPole-v1", "--plot", "picture.xyz"], "no picture can be written as 'xyz', only as"),
+        (["CartPole-v1", "--json", os.sep], f"{os.sep!r} is a folder"),
+        (["CartPole-v1", "--plot", os.curdir], f"{os.curdir!r} is a folder"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_measuring(capsys, arguments, message):

@@ -122,6 +122,7 @@ def _run(arguments: argparse.Namespace) -> int:
         _require("rich")
         if arguments.plot is not None:
             _require("matplotlib")
+            _check_format(arguments.plot)
         _check_paths(arguments.json, arguments.plot)
         env_fn = _environment(arguments)
     except _Refused as refused:
@@ -176,10 +177,26 @@ def _require(package: str) -> None:
 
 
 def _check_paths(*paths: str | None) -> None:
-    """Minutes of measuring should not be lost to a folder that is not there."""
+    """Minutes of measuring should not be lost to a file that cannot be written."""
     for path in paths:
-        if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
-            raise _Refused(f"there is no folder {os.path.dirname(path)!r} to write to")
+        if path is None:
+            continue
+        folder = os.path.dirname(path) or "."
+        if not os.path.isdir(folder):
+            raise _Refused(f"there is no folder {folder!r} to write to")
+        if os.path.isdir(path):
+            raise _Refused(f"{path!r} is a folder, not a file to write")
+        if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+            raise _Refused(f"{path!r} cannot be written to")
+
+
+def _check_format(path: str) -> None:
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    ending = os.path.splitext(path)[1].removeprefix(".").lower()
+    known = sorted(FigureCanvasBase.get_supported_filetypes())
+    if ending and ending not in known:
+        raise _Refused(f"no picture can be written as {ending!r}, only as {', '.join(known)}")
 
 
 def _environment(arguments: argparse.Namespace) -> Registered:
