@@ -4,11 +4,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from action_cases import ACTIONS, arrays, contiguous
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Tuple
 from lockstep import assert_same
 from scripted import BOX, Scripted
 
-from gymvec import AsyncVectorEnv
+from gymvec import AsyncVectorEnv, SyncVectorEnv
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -63,6 +63,21 @@ def test_a_wrong_number_of_actions_steps_nothing(count, kind):
     assert envs.get_attr("steps") == (0, 0, 0)
     assert envs.step(np.zeros((3, 2)))[0].tolist() == [[1, 1]] * 3
     envs.close()
+
+
+@pytest.mark.parametrize(
+    ("space", "actions"),
+    [(Dict({}), {}), (Tuple([]), ()), (Tuple([Discrete(2), Dict({})]), (np.zeros(3, int), {}))],
+    ids=str,
+)
+def test_spaces_whose_batches_have_no_actions_are_refused_as_in_sync(space, actions):
+    for kind in (THEIRS, SyncVectorEnv, AsyncVectorEnv):
+        envs = kind([lambda: Scripted(action_space=space)] * 3)
+        envs.reset()
+        with pytest.raises(ValueError):
+            envs.step(actions)
+        assert envs.get_attr("steps") == (0, 0, 0)
+        envs.close()
 
 
 @pytest.mark.parametrize("actions", [None, 3, np.array(1.0)])

@@ -53,7 +53,8 @@ def _iterates_plainly(single: Space[Any], batched: Space[Any]) -> bool:
     batches = subspaces(batched)
     if parts is None or batches is None:
         return parts is batches
-    return len(parts) == len(batches) and all(
+    # A batch of nothing ends at once, however many environments there are.
+    return 0 < len(parts) == len(batches) and all(
         _iterates_plainly(part, batch) for (_, part), (_, batch) in zip(parts, batches, strict=True)
     )
 
