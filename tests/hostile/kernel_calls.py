@@ -222,6 +222,7 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_actions.ActionBlock.__call__": lambda: (action_block(), 1),
     "_results.StepResults": lambda: (parts(),),
     "_results.StepResults.collect": lambda: (_results.StepResults(parts()),),
+    "_results.StepResults.sent": lambda: (_results.StepResults(parts()),),
     "_results.StepResults.step": lambda: (
         _results.StepResults(parts(), np.ones((4, 2))),
         parent(),
