@@ -44,8 +44,8 @@ cdef class StepResults:
     Args:
         parts: For each worker its rewards (float64), terminations, truncations and letters
             (bool), arrays of shape ``(count,)``; kept alive.
-        block: C-contiguous array of numbers of shape ``(n, ...)`` that :meth:`finish` copies, or
-            None; kept alive. Its rows are written by the workers, each of whom has those of its
+        blocks: C-contiguous arrays of numbers of shape ``(n, ...)`` that :meth:`finish` copies;
+            kept alive. Their rows are written by the workers, each of whom has those of its
             environments.
 
     Attributes:
@@ -58,17 +58,11 @@ cdef class StepResults:
     cdef Part* _parts
     cdef Py_ssize_t _num_parts
     cdef cnp.npy_intp _n
-    cdef cnp.ndarray _block
+    cdef list _blocks
+    cdef size_t _nbytes
 
-    def __cinit__(self, parts, block=None):
+    def __cinit__(self, parts, blocks=()):
         cdef Py_ssize_t i
-        if block is not None:
-            if (
-                type(block) is not np.ndarray
-                or block.dtype.hasobject
-                or not block.flags.c_contiguous
-            ):
-                raise ValueError(f"expected a contiguous array of numbers, got {block!r}")
         self._arrays = []
         self._n = 0
         for arrays in parts:
@@ -87,11 +81,22 @@ cdef class StepResults:
             self._arrays.append(kept)
             self._n += len(kept[0])
         self._num_parts = len(self._arrays)
-        if block is not None:
-            if block.ndim == 0 or len(block) != self._n:
-                raise ValueError(f"expected a block of {self._n} rows, got {block!r}")
+        self._blocks = []
+        for block in blocks:
+            if (
+                type(block) is not np.ndarray
+                or block.dtype.hasobject
+                or not block.flags.c_contiguous
+                or block.ndim == 0
+                or len(block) != self._n
+            ):
+                raise ValueError(
+                    f"expected a contiguous array of {self._n} rows of numbers, got {block!r}"
+                )
             # A view of its own, whose shape nobody else can change.
-            self._block = block.view()
+            kept_block = block.view()
+            self._blocks.append(kept_block)
+            self._nbytes += <size_t>cnp.PyArray_NBYTES(<cnp.ndarray>kept_block)
         self._table = bytearray(self._num_parts * sizeof(Part))
         self._parts = <Part*><char*>self._table
         for i in range(self._num_parts):
@@ -166,80 +171,96 @@ cdef class StepResults:
 
         Args:
             bell: The control words of the same environments.
-            timeout_s: Seconds to wait; where the block is large, for each worker in turn.
+            timeout_s: Seconds to wait; where the blocks are large, for each worker in turn.
 
         Returns:
-            What :meth:`collect` returns, and a copy of the block or None. None alone, with nothing
-            taken, where the time is over or there is a letter to read first.
+            What :meth:`collect` returns, and copies of the blocks. None, with nothing taken, where
+            the time is over or there is a letter to read first.
 
         Raises:
             RuntimeError: A worker overwrote its control words with nonsense.
         """
         # Made while the workers are at work.
         cdef tuple results = self.empty()
-        cdef cnp.ndarray block = self._block
-        cdef cnp.ndarray copy = None
-        cdef size_t nbytes = 0
+        cdef list copies = self.empty_blocks()
         cdef uint32_t due
-        cdef bint in_shares = False
-        if block is not None:
-            copy = empty_array(cnp.PyArray_NDIM(block), cnp.PyArray_DIMS(block), block.dtype)
-            nbytes = <size_t>cnp.PyArray_NBYTES(block)
-            in_shares = (
-                self._num_parts > 1
-                and nbytes // <size_t>self._num_parts >= SHARE_BYTES
-                and bell.num_lanes() == <size_t>self._num_parts
-            )
+        cdef bint in_shares = (
+            self._num_parts > 1
+            and self._nbytes // <size_t>self._num_parts >= SHARE_BYTES
+            and bell.num_lanes() == <size_t>self._num_parts
+        )
         if in_shares:
-            if not self.copy_shares(bell, copy, nbytes // <size_t>self._n, timeout_s):
+            if not self.copy_shares(bell, copies, timeout_s):
                 return None
         else:
             due = bell.due()
             if bell.wait_for(due, timeout_s) < due:
                 return None
-        if self.has_letters():
+        if self.has_letters(0, self._num_parts):
             return None
         self.fill(results)
-        if block is not None and not in_shares:
-            copy_bytes(cnp.PyArray_DATA(copy), cnp.PyArray_DATA(block), nbytes)
+        if not in_shares:
+            self.copy_rows(copies, 0, self._n)
         bell.take_all()
-        return results, copy
+        return results, copies
 
-    cdef bint copy_shares(
-        self, Parent bell, cnp.ndarray copy, size_t row, double timeout_s
-    ) except -1:
-        """Copy the rows of each worker as soon as it has answered. Whether all have."""
+    cdef list empty_blocks(self):
+        cdef list arrays = []
+        cdef cnp.ndarray block
+        for block in self._blocks:
+            arrays.append(
+                empty_array(cnp.PyArray_NDIM(block), cnp.PyArray_DIMS(block), block.dtype))
+        return arrays
+
+    cdef int copy_rows(self, list copies, cnp.npy_intp start, cnp.npy_intp stop) except -1:
+        cdef Py_ssize_t i
+        cdef size_t row
+        cdef cnp.ndarray source, target
+        for i in range(len(copies)):
+            source = self._blocks[i]
+            target = copies[i]
+            row = <size_t>(cnp.PyArray_NBYTES(source) // max(self._n, 1))
+            copy_bytes(
+                <char*>cnp.PyArray_DATA(target) + <size_t>start * row,
+                <const char*>cnp.PyArray_DATA(source) + <size_t>start * row,
+                <size_t>(stop - start) * row,
+            )
+        return 0
+
+    cdef bint copy_shares(self, Parent bell, list copies, double timeout_s) except -1:
+        """Copy the rows of each worker as soon as it has answered, without letters. Whether all
+        have."""
         cdef Py_ssize_t i
         cdef uint32_t due, lacking, least, left
-        cdef size_t offset, nbytes
-        cdef char* target = <char*>cnp.PyArray_DATA(copy)
-        cdef const char* source = <const char*>cnp.PyArray_DATA(self._block)
+        cdef cnp.npy_intp start
         cdef bytearray copied = bytearray(self._num_parts)
         cdef char* is_copied = copied
         while True:
             due = least = bell.due()
             left = 0
-            offset = 0
+            start = 0
             for i in range(self._num_parts):
-                nbytes = <size_t>self._parts[i].count * row
                 if not is_copied[i]:
                     lacking = bell.lacking(<uint32_t>i)
                     if lacking == 0:
-                        copy_bytes(target + offset, source + offset, nbytes)
+                        if self.has_letters(i, i + 1):
+                            return False
+                        self.copy_rows(copies, start, start + self._parts[i].count)
                         is_copied[i] = True
-                    left += lacking
-                    least = min(least, lacking) if lacking > 0 else least
-                offset += nbytes
+                    else:
+                        left += lacking
+                        least = min(least, lacking)
+                start += self._parts[i].count
             if left == 0:
                 return True
             # No worker can be done before as many more answers are there.
             if bell.wait_for(due - left + least, timeout_s) < due - left + least:
                 return False
 
-    cdef bint has_letters(self) noexcept:
+    cdef bint has_letters(self, Py_ssize_t first, Py_ssize_t stop) noexcept:
         cdef Py_ssize_t i
         cdef cnp.npy_intp j
-        for i in range(self._num_parts):
+        for i in range(first, stop):
             for j in range(self._parts[i].count):
                 if self._parts[i].letters[j]:
                     return True

@@ -224,7 +224,7 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_results.StepResults.collect": lambda: (_results.StepResults(parts()),),
     "_results.StepResults.sent": lambda: (_results.StepResults(parts()),),
     "_results.StepResults.step": lambda: (
-        _results.StepResults(parts(), np.ones((4, 2))),
+        _results.StepResults(parts(), [np.ones((4, 2)), np.ones((4,))]),
         parent(),
         action_block().put,
         np.zeros((2, 2)),
@@ -232,7 +232,7 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
         0.0,
     ),
     "_results.StepResults.finish": lambda: (
-        _results.StepResults(parts(), np.ones((4, 2))),
+        _results.StepResults(parts(), [np.ones((4, 2)), np.ones((4,))]),
         parent(),
         0.0,
     ),

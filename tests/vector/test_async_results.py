@@ -1,6 +1,7 @@
 """What steps of AsyncVectorEnv return, above all when something is odd."""
 
 import copy
+import time
 
 import gymnasium as gym
 import numpy as np
@@ -340,3 +341,55 @@ def test_a_subclass_with_its_own_way_to_begin_and_to_wait():
     envs.step(np.zeros(2, np.int64))
     assert envs.calls == ("async", "wait")
     envs.close()
+
+
+class Images(gym.Env):
+    """Its large observations differ from step to step, and some environments take longer."""
+
+    observation_space = Dict(
+        {
+            "image": Box(0, 255, (128, 128, 3), np.uint8),
+            "place": Box(-9, 9, (2,)),
+            "on": Discrete(2),
+        }
+    )
+    action_space = Discrete(2)
+
+    def __init__(self, number):
+        self.number = number
+        self.steps = 0
+
+    def observation(self):
+        value = 20 * self.number + self.steps
+        return {
+            "image": np.full((128, 128, 3), value, np.uint8),
+            "place": np.array([self.number, self.steps], np.float32),
+            "on": self.steps % 2,
+        }
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation(), {}
+
+    def step(self, action):
+        self.steps += 1
+        if self.number == 2:
+            time.sleep(0.01)
+        infos = {"odd": object} if self.steps == 7 and self.number == 1 else {}
+        return self.observation(), float(action), False, False, infos
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 4])
+def test_large_observations(num_workers):
+    """Each worker's rows are copied as soon as it has answered."""
+    factories = [lambda number=number: Images(number) for number in range(4)]
+    ours, theirs = AsyncVectorEnv(factories, num_workers=num_workers), THEIRS(factories)
+    assert_same(ours.reset(), theirs.reset())
+    before = []
+    for step in range(10):
+        actions = np.array([step % 2, 0, 1, 0])
+        results = ours.step(actions)
+        assert_same(results, theirs.step(actions))
+        before.append((results, copy.deepcopy(results)))
+    for results, then in before:
+        assert_same(results, then)
+    ours.close()

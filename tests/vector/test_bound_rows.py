@@ -15,6 +15,7 @@ from gymvec.vector.rows import (
     bind_reader,
     bind_stacker,
     bind_writer,
+    blocks_of,
     is_array_leaf,
     leaves,
     subspaces,
@@ -72,8 +73,11 @@ def test_writers_and_a_reader(name, copy):
         rests = [bind_writer(space, blocks, i)(item) or [] for i, item in enumerate(items)]
         others = [leaf for _, leaf in leaves(space) if not is_array_leaf(leaf)]
         assert [len(rest) for rest in rests] == [len(others)] * N
-        result = read([list(column) for column in zip(*rests, strict=True)], copy)
+        columns = [list(column) for column in zip(*rests, strict=True)]
+        result = read(columns, copy)
         assert_same(result, batch(space, items))
+        copies = [block.copy() for block in blocks_of(space, blocks)]
+        assert_same(read(columns, copy, copies), result)
     if is_array_leaf(space) and blocks.size:
         assert (result is blocks) is not copy
 

@@ -14,7 +14,7 @@ from gymvec._results import StepResults
 class Sides:
     """The parent and two workers of two environments each, in one process."""
 
-    def __init__(self, block=None):
+    def __init__(self, *blocks):
         hub, lane = _bell.hub_size(), _bell.lane_size(2)
         memory = bytearray(hub + 2 * lane + _bell.LINE)
         start = -np.frombuffer(memory, np.uint8).ctypes.data % _bell.LINE
@@ -24,7 +24,7 @@ class Sides:
         self.parts = [
             (np.zeros(2), np.zeros(2, bool), np.zeros(2, bool), np.zeros(2, bool)) for _ in range(2)
         ]
-        self.results = StepResults(self.parts, block)
+        self.results = StepResults(self.parts, blocks)
 
     def answer(self, worker):
         while (env := self.workers[worker].take()) >= 0:
@@ -39,8 +39,8 @@ def test_all_results_are_taken():
     rewards[:], terminations[0], truncations[1] = (1.5, -2.0), True, True
     sides.answer(0)
     sides.answer(1)
-    got, copy = sides.results.finish(sides.parent, 1.0)
-    assert copy is None
+    got, copies = sides.results.finish(sides.parent, 1.0)
+    assert copies == []
     assert [array.tolist() for array in got] == [
         [0.0, 0.0, 1.5, -2.0],
         [False, False, True, False],
@@ -63,14 +63,16 @@ def test_all_results_are_taken():
     ids=["small", "big-endian", "empty", "without the GIL"],
 )
 def test_the_block_is_copied(block):
-    sides = Sides(block)
+    other = np.arange(4, dtype=np.int16)
+    sides = Sides(block, other)
     sides.parent.send_all(0)
     sides.answer(0)
     sides.answer(1)
-    _, copy = sides.results.finish(sides.parent, 1.0)
-    np.testing.assert_array_equal(copy, block)
-    assert copy.dtype == block.dtype
-    assert copy.flags.owndata
+    _, copies = sides.results.finish(sides.parent, 1.0)
+    for copy, source in zip(copies, [block, other], strict=True):
+        np.testing.assert_array_equal(copy, source)
+        assert copy.dtype == source.dtype
+        assert copy.flags.owndata
 
 
 def test_nothing_is_taken_before_all_is_there():
@@ -88,8 +90,8 @@ LARGE = np.arange(4 << 16, dtype=np.float32).reshape(4, -1)
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_rows_are_copied_while_another_worker_is_at_work(first):
-    block = LARGE.copy()
-    sides = Sides(block)
+    block, other = LARGE.copy(), np.arange(4)
+    sides = Sides(other, block)
     sides.parent.send_all(0)
     sides.answer(first)
     finished = []
@@ -101,10 +103,12 @@ def test_rows_are_copied_while_another_worker_is_at_work(first):
     with pytest.raises(RuntimeError, match="in use"):
         while True:
             assert sides.parent.num_pending == 4
-    block[2 * first : 2 * first + 2] = -1.0
+    block[2 * first : 2 * first + 2] = other[2 * first : 2 * first + 2] = -1
     sides.answer(1 - first)
     thread.join()
-    np.testing.assert_array_equal(finished[0][1], LARGE)
+    copies = finished[0][1]
+    np.testing.assert_array_equal(copies[1], LARGE)
+    assert copies[0].tolist() == [0, 1, 2, 3]
     assert sides.parent.num_pending == 0
 
 
@@ -119,7 +123,7 @@ def test_a_large_block_is_copied_whole_or_not_at_all():
     assert sides.results.finish(sides.parent, 1.0) is None
     assert sides.parent.num_pending == 4
     sides.parts[1][3][0] = False
-    _, copy = sides.results.finish(sides.parent, 1.0)
+    _, (copy,) = sides.results.finish(sides.parent, 1.0)
     np.testing.assert_array_equal(copy, LARGE)
     assert sides.parent.num_pending == 0
 
@@ -177,12 +181,10 @@ def test_wrong_arguments():
     for bell in (None, object(), sides.workers[0]):
         with pytest.raises(TypeError):
             sides.results.finish(bell, 1.0)
-    for block in (np.zeros(()), np.zeros((3, 2))):
-        with pytest.raises(ValueError, match="block of 4 rows"):
-            StepResults(sides.parts, block)
-    for block in (object(), [1.0], np.zeros((2, 2), object), np.zeros((4, 4))[:, ::2]):
-        with pytest.raises(ValueError, match="contiguous array of numbers"):
-            StepResults(sides.parts, block)
+    odd = [object(), [1.0] * 4, np.zeros((4, 2), object), np.zeros((4, 4))[:, ::2]]
+    for block in (*odd, np.zeros(()), np.zeros((3, 2))):
+        with pytest.raises(ValueError, match="contiguous array of 4 rows of numbers"):
+            StepResults(sides.parts, [block])
     sides.parent.close()
     with pytest.raises(ValueError, match="closed"):
         sides.results.finish(sides.parent, 1.0)

@@ -26,7 +26,7 @@ from gymnasium import Space
 from gymvec import _bell
 from gymvec.vector.cores import memory_limit
 from gymvec.vector.info_slots import SLOT_BYTES
-from gymvec.vector.rows import is_array_leaf, leaves, shape_of, subspaces
+from gymvec.vector.rows import blocks_of, is_array_leaf, leaves, shape_of, subspaces
 
 __all__ = ["ActionPlace", "Arena", "Layout", "Place", "Slice"]
 
@@ -176,10 +176,11 @@ class Layout:
         """Offset and number of environments of each worker's control words."""
         return [(part.lane, part.size) for part in self.slices]
 
-    def only_block(self, arena: Arena) -> np.ndarray | None:
-        """The block of observations, if there is one set and it is one block."""
-        (places, *others) = self.observations
-        return places.view(arena) if isinstance(places, Place) and not others else None
+    def copied_blocks(self, arena: Arena) -> list[np.ndarray]:
+        """The blocks of observations, in the order of the leaves, where there is only one set."""
+        if self.observation_space is None or len(self.observations) > 1:
+            return []
+        return blocks_of(self.observation_space, *self.observation_blocks(arena))
 
     def observation_blocks(self, arena: Arena) -> list[Any]:
         """For each set the blocks of the array leaves, in the structure of the observation space."""

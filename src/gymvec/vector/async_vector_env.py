@@ -357,7 +357,8 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
             return self._engine.close(timeout)
         finally:
             # They keep the arena. What else does is the caller's, or `observations`.
-            del self._observations, self._next_batch, self._put_actions, self._batches
+            del self._observations, self._next_batch, self._batch_of_copies
+            del self._put_actions, self._batches
             del self._last_seen
 
     def __del__(self) -> None:

@@ -104,7 +104,7 @@ class Engine(Letters):
                 )
                 for part in layout.slices
             ],
-            layout.only_block(self.arena),
+            layout.copied_blocks(self.arena),
         )
         self.info_slots = InfoSlots(layout.info_slots.view(self.arena), self._worker_of)
         self.workers = Workers()
@@ -196,7 +196,7 @@ class Engine(Letters):
 
     def step(
         self, put: Write, actions: Any
-    ) -> tuple[StepArrays, np.ndarray | None] | tuple[()] | None:
+    ) -> tuple[StepArrays, list[np.ndarray]] | tuple[()] | None:
         """:meth:`send_steps` and :meth:`finish` in one, where nothing is odd.
 
         Args:
@@ -221,13 +221,13 @@ class Engine(Letters):
         self.sent = None
         return self.results.step(self.bell, put, actions, _STEP | self.set_flag, SLICE_SECONDS)
 
-    def finish(self) -> tuple[StepArrays, np.ndarray | None] | None:
+    def finish(self) -> tuple[StepArrays, list[np.ndarray]] | None:
         """The results of a step of all environments, if it is an ordinary one.
 
         Returns:
-            Rewards, terminations and truncations; and a copy of the observations, if all of them
-            are one block and there is one set of blocks. None, with nothing taken, where
-            :meth:`collect` has to look closer: a letter came, or some answer takes long.
+            Rewards, terminations and truncations; and copies of the blocks of observations, if
+            there is one set of them. None, with nothing taken, where :meth:`collect` has to look
+            closer: a letter came, or some answer takes long.
         """
         if (
             self.late

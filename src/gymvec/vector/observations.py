@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,14 @@ from gymnasium.error import CustomSpaceError
 
 from gymvec.utils import create_empty_array, create_shared_memory
 from gymvec.vector.arena import Arena, Layout
-from gymvec.vector.rows import bind_gatherer, bind_reader, bind_stacker, is_array_leaf, leaves
+from gymvec.vector.rows import (
+    bind_gatherer,
+    bind_reader,
+    bind_stacker,
+    blocks_of,
+    is_array_leaf,
+    leaves,
+)
 
 __all__ = ["Observations", "check_shareable"]
 
@@ -77,7 +85,7 @@ class Observations:
         self._blocks: list[list[np.ndarray]] = []
         if self._shared:
             sets = layout.observation_blocks(arena)
-            self._blocks = [list(_arrays(blocks)) for blocks in sets]
+            self._blocks = [blocks_of(space, blocks) for blocks in sets]
             self._reads = [bind_reader(space, blocks, num_envs) for blocks in sets]
             self._gathers = [bind_gatherer(space, blocks, batch_size) for blocks in sets]
             others = sum(not is_array_leaf(leaf) for _, leaf in leaves(space))
@@ -123,6 +131,12 @@ class Observations:
             return self._blocks[0][0].copy
         return partial(self._reads[0], self._others, copy)
 
+    def bound_batch_of_copies(self) -> Callable[[Sequence[np.ndarray]], Any]:
+        """A function that makes the batch of copies of the blocks of the only set, in order."""
+        if not self._shared or is_array_leaf(self._space):
+            return itemgetter(0)
+        return partial(self._reads[0], self._others, True)
+
     def _alternating_batch(self, copy: bool) -> Any:
         self._carry()
         return self._reads[self.target](self._others, copy)
@@ -157,14 +171,6 @@ class Observations:
         if self._shared:
             return self._gathers[self.target](self._others, envs)
         return self._stack_some([self._items[env] for env in envs])
-
-
-def _arrays(blocks: Any) -> Iterator[np.ndarray]:
-    if isinstance(blocks, dict):
-        for part in blocks.values():
-            yield from _arrays(part)
-    elif blocks is not None:
-        yield blocks
 
 
 def _other_leaves(space: Space[Any]) -> list[Space[Any]]:

@@ -11,7 +11,7 @@ Leaves are ordered depth first, in the order in which the space has them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ __all__ = [
     "bind_reader",
     "bind_stacker",
     "bind_writer",
+    "blocks_of",
     "is_array_leaf",
     "is_builtin",
     "leaves",
@@ -40,7 +41,6 @@ __all__ = [
 Path = tuple[Hashable, ...]
 Stack = Callable[[Any], Any]
 Write = Callable[[Any], Any]
-Read = Callable[[Any, bool], Any]
 Gather = Callable[[Any, Any], Any]
 
 _ARRAY_SPACES = (Box, Discrete, MultiDiscrete, MultiBinary)
@@ -89,6 +89,23 @@ def leaves(space: Space[Any]) -> Iterator[tuple[Path, Space[Any]]]:
             yield (key, *path), leaf
 
 
+def blocks_of(space: Space[Any], blocks: Any) -> list[np.ndarray]:
+    """The blocks of the array leaves, in order.
+
+    Args:
+        space: Space of an environment.
+        blocks: The blocks in the space's structure.
+    """
+    found = []
+    for path, leaf in leaves(space):
+        if is_array_leaf(leaf):
+            block = blocks
+            for key in path:
+                block = block[key]
+            found.append(block)
+    return found
+
+
 def bind_writer(space: Space[Any], blocks: Any, index: int) -> Write:
     """A function that writes one environment's samples into its rows.
 
@@ -121,7 +138,7 @@ def _writer(space: Space[Any], blocks: Any, index: int) -> RowWriter | TreeWrite
     return TreeWriter((key, _writer(subspace, blocks[key], index)) for key, subspace in parts)
 
 
-def bind_reader(space: Space[Any], blocks: Any, n: int) -> Read:
+def bind_reader(space: Space[Any], blocks: Any, n: int) -> Callable[..., Any]:
     """A function that makes the batch of what writers have put into blocks.
 
     Args:
@@ -130,27 +147,35 @@ def bind_reader(space: Space[Any], blocks: Any, n: int) -> Read:
         n: Number of environments.
 
     Returns:
-        Function of ``others``, a list with the ``n`` items of each other leaf in order, and
-        ``copy``. With ``copy`` the batch is the caller's own at every depth, without it its
-        arrays are the blocks and the items themselves.
+        Function of ``others``, a list with the ``n`` items of each other leaf in order, of
+        ``copy``, and of ``copies``. With ``copy`` the batch is the caller's own at every depth,
+        without it its arrays are the blocks and the items themselves. ``copies`` are those of
+        the blocks, in order, if they were made already.
     """
-    read = _reader(space, blocks, n)
-    if is_array_leaf(space):
-        return read
-    return lambda others, copy: read(iter(others), copy)
+    own = blocks_of(space, blocks)
+    read = _reader(space, n)
+
+    def bound(others: Any, copy: bool, copies: Iterable[np.ndarray] | None = None) -> Any:
+        if copies is None:
+            copies = [block.copy() for block in own] if copy else own
+        return read(iter(copies), iter(others), copy)
+
+    return bound
 
 
-def _reader(space: Space[Any], blocks: Any, n: int) -> Read:
+def _reader(space: Space[Any], n: int) -> Callable[[Any, Any, bool], Any]:
     if is_array_leaf(space):
-        return lambda others, copy: blocks.copy() if copy else blocks
+        return lambda arrays, others, copy: next(arrays)
     parts = subspaces(space)
     if parts is None:
         other = _Other(space, n)
-        return lambda others, copy: other.batch(next(others), copy)
-    readers = [(key, _reader(subspace, blocks[key], n)) for key, subspace in parts]
+        return lambda arrays, others, copy: other.batch(next(others), copy)
+    readers = [(key, _reader(subspace, n)) for key, subspace in parts]
     if isinstance(space, Dict):
-        return lambda others, copy: {key: read(others, copy) for key, read in readers}
-    return lambda others, copy: tuple([read(others, copy) for _, read in readers])
+        return lambda arrays, others, copy: {
+            key: read(arrays, others, copy) for key, read in readers
+        }
+    return lambda arrays, others, copy: tuple([read(arrays, others, copy) for _, read in readers])
 
 
 def bind_gatherer(space: Space[Any], blocks: Any, count: int) -> Gather:

@@ -32,6 +32,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
 
     def _bind_steps(self) -> None:
         self._next_batch = self._observations.bound_batch(self.copy)
+        self._batch_of_copies = self._observations.bound_batch_of_copies()
         # Whether a step is nothing more than beginning it and waiting for it.
         self._steps_at_once = (
             self.autoreset_mode is not _DISABLED
@@ -148,7 +149,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
 
     def _step_at_once(
         self, actions: ActType
-    ) -> tuple[StepArrays, np.ndarray | None] | tuple[()] | None:
+    ) -> tuple[StepArrays, list[np.ndarray]] | tuple[()] | None:
         engine = self._engine
         results = engine.results
         before = results.sent
@@ -242,27 +243,26 @@ class ResetStep(SendRecv[ObsType, ActType]):
         observations, infos = self._returned(letters)
         return observations, *results, infos
 
-    def _finished(self, results: StepArrays, observations: Any) -> tuple[Any, ...]:
+    def _finished(self, results: StepArrays, copies: list[np.ndarray]) -> tuple[Any, ...]:
         """What a step returns that sent no letter."""
-        if observations is None and not self.copy:
+        if not self.copy:
             self._observations.written(None)
-        observations, infos = self._returned({}, observations)
+        observations, infos = self._returned({}, copies)
         return observations, *results, infos
 
     # --- what these share ---
 
     def _returned(
-        self, letters: dict[int, Any], observations: Any = None
+        self, letters: dict[int, Any], copies: Sequence[np.ndarray] = ()
     ) -> tuple[Any, dict[str, Any]]:
         """Observations and infos of a call whose answers were taken; it ends here.
 
         Args:
             letters: What came by letter.
-            observations: The observations, if they were copied already.
+            copies: Those of all blocks, if they were made already.
         """
         try:
-            if observations is None:
-                observations = self._next_batch()
+            observations = self._batch_of_copies(copies) if copies else self._next_batch()
             infos = self._infos(letters)
         except Exception:
             # Whoever waited once more would get the same.
