@@ -13,12 +13,13 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
 
 from gymvec.vector.errors import how_it_ended
+from gymvec.vector.interrupts import interrupts_wait, let_interrupts_through
 
 __all__ = ["Failure", "Host", "OutOfTimeError", "reason_of"]
 
@@ -73,7 +74,7 @@ class Host:
                 args=(theirs, self._log, multiprocessing.get_context().get_start_method()),
                 daemon=False,
             )
-            with _interrupts_wait():
+            with interrupts_wait(context.get_start_method()):
                 self._process.start()
         except Exception as error:
             self._connection.close()
@@ -177,23 +178,6 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-@contextlib.contextmanager
-def _interrupts_wait() -> Iterator[None]:
-    """Hold Ctrl-C back, whichever thread the system tells: a process that is started by half complains."""
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
-        return
-    held: list[tuple[int, Any]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: held.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if held:
-            before(*held[0])
-
-
 def _serve(connection: Any, log: str, start_method: str) -> None:
     """The target of a host's process."""
     # How this process was started says nothing about how its own are to be.
@@ -206,6 +190,7 @@ def _serve(connection: Any, log: str, start_method: str) -> None:
     if threading.current_thread() is threading.main_thread():
         # A fork has copied the parent's while interrupts waited there.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    let_interrupts_through()
     # Nobody reads them here, and where they are errors, as in tests, they would end a measurement.
     warnings.simplefilter("ignore")
     held: dict[str, Any] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing.process
 import os
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import wait
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple, cast
 from gymvec import _bell
 from gymvec.utils import CloudpickleWrapper, clear_mpi_env_vars
 from gymvec.vector.arena import Arena, Layout
+from gymvec.vector.interrupts import interrupts_wait
 from gymvec.vector.mail import Mailbox, dumps
 from gymvec.vector.registered import other_specs
 from gymvec.vector.worker import Orders, run_worker
@@ -116,7 +116,7 @@ class Workers:
         """Around the start of processes; the registered environments that they do not know."""
         method = context.get_start_method()
         specs = [] if method == "fork" else other_specs()
-        with clear_mpi_env_vars(), _without_interrupts(method):
+        with clear_mpi_env_vars(), interrupts_wait(method):
             yield specs
 
     def _start(
@@ -240,26 +240,6 @@ def _wait(processes: list[Any], seconds: float) -> None:
     while alive and time.monotonic() < deadline:
         wait([process.sentinel for process in alive[:_MOST_SENTINELS]], _LOOK_SECONDS)
         alive = [process for process in alive if not _has_ended(process)]
-
-
-@contextlib.contextmanager
-def _without_interrupts(method: str) -> Iterator[None]:
-    """Start processes that Ctrl-C does not reach before they ignore it: they inherit the mask."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    from multiprocessing import forkserver, resource_tracker  # not there on Windows
-
-    # These processes are not ours alone, and starting them lets the signal through.
-    if method != "fork":
-        resource_tracker.ensure_running()
-    if method == "forkserver":
-        forkserver.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def blame(fns: list[Any], first: int, error: Exception) -> Exception:

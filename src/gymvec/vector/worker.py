@@ -26,6 +26,7 @@ from gymvec.vector.actions import bind_action_reader
 from gymvec.vector.arena import Arena, Layout
 from gymvec.vector.copies import keep_observation
 from gymvec.vector.errors import pack_error, text_of
+from gymvec.vector.interrupts import let_interrupts_through
 from gymvec.vector.lost import behind, set_lost
 from gymvec.vector.mail import Mailbox, Subject, dumps
 from gymvec.vector.registered import register_missing
@@ -109,9 +110,7 @@ def _take_signals() -> None:
     if callable(signal.getsignal(signal.SIGTERM)):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
-    if hasattr(signal, "pthread_sigmask"):
-        # Blocked by the parent until it is ignored.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    let_interrupts_through()
 
 
 class _Worker:

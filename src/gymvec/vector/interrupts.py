@@ -1,0 +1,70 @@
+"""Ctrl-C and the processes that are being started."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["interrupts_wait", "let_interrupts_through"]
+
+_HAS_MASK = hasattr(signal, "pthread_sigmask")
+
+
+@contextlib.contextmanager
+def interrupts_wait(method: str) -> Iterator[None]:
+    """Hold Ctrl-C back while processes are started: one that is started by half complains.
+
+    The processes inherit the mask, so that it does not reach them before they are ready for it:
+    they call :func:`let_interrupts_through`. In this process the mask says nothing to other
+    threads, and whichever the system tells, the handler is called in the main one.
+
+    Args:
+        method: How the processes are started.
+    """
+    if _HAS_MASK:
+        from multiprocessing import forkserver, resource_tracker  # not there on Windows
+
+        # These processes are not ours alone, and starting them lets the signal through.
+        if method != "fork":
+            resource_tracker.ensure_running()
+        if method == "forkserver":
+            forkserver.ensure_running()
+    with _handler_waits(), _masked():
+        yield
+
+
+@contextlib.contextmanager
+def _masked() -> Iterator[None]:
+    if not _HAS_MASK:
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _handler_waits() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    held: list[tuple[int, Any]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: held.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if held:
+            before(*held[0])
+
+
+def let_interrupts_through() -> None:
+    """In a process that was started while interrupts waited, once it is ready for them."""
+    if _HAS_MASK:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
