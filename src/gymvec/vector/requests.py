@@ -37,6 +37,18 @@ def _is_integer(value: Any) -> bool:
     return hasattr(value, "__index__") and not hasattr(value, "__len__")
 
 
+def check_none_missing(envs: list[int]) -> None:
+    """Check that a mask leaves out no environment without an observation.
+
+    Raises:
+        ValueError: It leaves out these.
+    """
+    if envs:
+        raise ValueError(
+            f"`options['reset_mask']` leaves out environments that were never reset: {envs}"
+        )
+
+
 def one_value_each(values: Any, num_envs: int) -> list[Any] | tuple[Any, ...]:
     """What ``set_attr`` gives to each environment.
 

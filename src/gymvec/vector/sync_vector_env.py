@@ -18,7 +18,12 @@ from gymvec import _steps
 from gymvec._infos import InfoBatch
 from gymvec.utils import batch_space, concatenate, create_empty_array, iterate
 from gymvec.vector.copies import keep_observation, own_action, own_array
-from gymvec.vector.requests import one_value_each, reset_mask, reset_seeds
+from gymvec.vector.requests import (
+    check_none_missing,
+    one_value_each,
+    reset_mask,
+    reset_seeds,
+)
 from gymvec.vector.rows import bind_stacker, is_builtin
 from gymvec.vector.spaces import batched_observation_space, check_spaces
 
@@ -205,12 +210,9 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         chosen = range(self.num_envs)
         if mask is not None:
             chosen = np.flatnonzero(mask).tolist()
-            missing = [i for i, obs in enumerate(self._env_obs) if obs is _Missing and not mask[i]]
-            if missing:
-                raise ValueError(
-                    f"`options['reset_mask']` leaves out environments that were never reset: "
-                    f"{missing}"
-                )
+            check_none_missing(
+                [i for i, obs in enumerate(self._env_obs) if obs is _Missing and not mask[i]]
+            )
 
         infos = self._new_infos()
         for i in chosen:

@@ -18,7 +18,7 @@ from gymvec.vector.engine import StepArrays
 from gymvec.vector.mail import dumps
 from gymvec.vector.partial import SendRecv
 from gymvec.vector.pending import IDLE, STEPPING
-from gymvec.vector.requests import reset_mask, reset_seeds
+from gymvec.vector.requests import check_none_missing, reset_mask, reset_seeds
 from gymvec.vector.worker import Command
 
 __all__ = ["ResetStep"]
@@ -80,11 +80,8 @@ class ResetStep(SendRecv[ObsType, ActType]):
         self._check_idle("reset_async", end="")
         mask, options = reset_mask(options, self.num_envs)
         envs = None if mask is None else np.flatnonzero(mask).tolist()
-        if mask is not None and not (self._was_reset | mask).all():
-            missing = np.flatnonzero(~(self._was_reset | mask)).tolist()
-            raise ValueError(
-                f"`options['reset_mask']` leaves out environments that were never reset: {missing}"
-            )
+        if mask is not None:
+            check_none_missing(np.flatnonzero(~(self._was_reset | mask)).tolist())
         command, arguments = Command.RESET, None
         if seed is not None or options is not None:
             command = Command.RESET_BY_LETTER
