@@ -10,9 +10,10 @@ from libc.string cimport memcpy
 from gymvec._bell cimport (
     _Mapping, GV_CORRUPT, GV_CROWDED_SPIN_NS, GV_MAX_ENVS, GV_MAX_OPCODE, GV_NOT_PENDING, GV_OK,
     GV_PARENT_SPIN_NS, as_integer, as_num_envs, as_offset, c_bool, fill_policy, gv_abandon,
-    gv_counts, gv_drain, gv_lane_lacking, gv_lane_pending, gv_num_envs, gv_num_lanes, gv_num_pending,
-    gv_parent_close, gv_parent_counts, gv_parent_open, gv_parent_wait, gv_pending, gv_place,
-    gv_policy, gv_revive, gv_ring, gv_send, gv_send_all, gv_status, nanoseconds, raise_status,
+    gv_counts, gv_drain, gv_lane_lacking, gv_lane_pending, gv_num_envs, gv_num_lanes,
+    gv_num_pending, gv_parent_close, gv_parent_counts, gv_parent_open, gv_parent_wait, gv_pending,
+    gv_place, gv_policy, gv_revive, gv_ring, gv_send, gv_send_all, gv_status, nanoseconds,
+    raise_status,
 )
 
 
