@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import operator
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -113,7 +114,8 @@ def autotune(
         What was measured, and the best of it.
 
     Raises:
-        TypeError: AsyncVectorEnv has no such argument.
+        TypeError: AsyncVectorEnv has no such argument, ``env_fn`` is no function, or ``num_envs``
+            no integer.
         ValueError: ``num_envs`` or ``seconds`` is not positive, or ``batch_size`` is among the
             arguments: environments that are ready first are not compared with all.
 
@@ -125,6 +127,9 @@ def autotune(
         True
     """
     given = dict(vector_kwargs or {})
+    if not callable(env_fn):
+        raise TypeError(f"expected a function that makes an environment, got {env_fn!r}")
+    num_envs = operator.index(num_envs)
     if num_envs < 1:
         raise ValueError(f"expected `num_envs` of at least 1, got {num_envs}")
     if not seconds > 0:

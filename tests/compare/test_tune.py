@@ -275,6 +275,8 @@ def test_what_only_sync_can():
     ("args", "kwargs", "error", "message"),
     [
         ((0,), {}, ValueError, "expected `num_envs` of at least 1, got 0"),
+        ((2.5,), {}, TypeError, "'float' object cannot be interpreted as an integer"),
+        (("2",), {}, TypeError, "'str' object cannot be interpreted as an integer"),
         ((2,), {"seconds": 0}, ValueError, "expected `seconds` above 0, got 0"),
         ((2,), {"vector_kwargs": {"cpoy": 1}}, TypeError, "has no argument 'cpoy'"),
         ((2,), {"vector_kwargs": {"batch_size": 1}}, ValueError, 'vectorization_mode="async"'),
@@ -283,6 +285,11 @@ def test_what_only_sync_can():
 def test_wrong_arguments(args, kwargs, error, message):
     with pytest.raises(error, match=message):
         gymvec.autotune(make_env(), *args, **kwargs)
+
+
+def test_an_id_in_place_of_a_function():
+    with pytest.raises(TypeError, match="expected a function that makes an environment, got 'Ca"):
+        gymvec.autotune("CartPole-v1", 2)
 
 
 def test_an_id_without_an_entry_point():
