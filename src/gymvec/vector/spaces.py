@@ -10,6 +10,7 @@ from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymvec.utils import batch_differing_spaces, batch_space
 from gymvec.vector.errors import unpack_error
 from gymvec.vector.mail import Subject
+from gymvec.vector.rows import subspaces
 
 
 def batched_observation_space(
@@ -42,6 +43,24 @@ def batched_observation_space(
     )
 
 
+def goes_with(space: Space[Any], single: Space[Any]) -> bool:
+    """Whether two spaces have the same dtypes and shapes throughout.
+
+    Below Gymnasium 1.3 its function takes no notice of a Tuple that is longer, or fails.
+    """
+    return _same_parts(space, single) and is_space_dtype_shape_equiv(space, single)
+
+
+def _same_parts(one: Space[Any], other: Space[Any]) -> bool:
+    parts, others = subspaces(one), subspaces(other)
+    if parts is None or others is None:
+        return True
+    found = dict(others)
+    return dict(parts).keys() == found.keys() and all(
+        _same_parts(part, found[key]) for key, part in parts
+    )
+
+
 class HasObservationMode(Protocol):
     """What the checks need to know of a vector environment."""
 
@@ -68,7 +87,7 @@ def check_spaces(vector_env: HasObservationMode, envs: list[Env]) -> None:
                     f"observation_space={env.observation_space}. If this is intentional, use "
                     "`observation_mode='different'` instead."
                 )
-        elif not is_space_dtype_shape_equiv(env.observation_space, single):
+        elif not goes_with(env.observation_space, single):
             raise RuntimeError(
                 f"{name}(..., observation_mode='different' or custom space) however the "
                 "sub-environments observation spaces do not share a common shape and dtype, "

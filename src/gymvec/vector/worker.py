@@ -12,7 +12,6 @@ from enum import IntEnum
 from typing import Any
 
 from gymnasium import Env, Space
-from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymnasium.vector.vector_env import AutoresetMode
 
 from gymvec import _bell, _steps
@@ -31,6 +30,7 @@ from gymvec.vector.lost import behind, set_lost
 from gymvec.vector.mail import Mailbox, Subject, dumps
 from gymvec.vector.registered import register_missing
 from gymvec.vector.rows import bind_writer
+from gymvec.vector.spaces import goes_with
 from gymvec.vector.waiting import WaitMeter
 
 __all__ = ["Command", "Orders", "run_worker"]
@@ -228,7 +228,7 @@ class _Worker:
         if orders.observation_mode == "same":
             same = orders.observation_space == env.observation_space
         else:
-            same = is_space_dtype_shape_equiv(orders.observation_space, env.observation_space)
+            same = goes_with(env.observation_space, orders.observation_space)
         return {
             "same_observation_space": same,
             "same_action_space": orders.action_space == env.action_space,
