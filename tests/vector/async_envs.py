@@ -96,3 +96,14 @@ def start_script(path: Any, text: str, **kwargs: Any) -> subprocess.Popen:
         text=True,
         **kwargs,
     )
+
+
+def read_line(program: subprocess.Popen) -> str:
+    """A line of what it prints, and no byte more: `communicate` does not see what was read."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(program.stdout.fileno(), 1)
+        if not byte:
+            break
+        line += byte
+    return line.decode()

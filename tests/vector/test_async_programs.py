@@ -6,7 +6,7 @@ import sys
 import time
 
 import pytest
-from async_envs import alive, start_script, wait_until
+from async_envs import alive, read_line, start_script, wait_until
 
 from gymvec._bell import HAS_FUTEX
 
@@ -31,7 +31,7 @@ def tell(envs):
 
 
 def pids_of(program):
-    return [int(pid) for pid in program.stdout.readline().split()]
+    return [int(pid) for pid in read_line(program).split()]
 
 
 def assert_ends(program, pids, seconds=20, code=0):
@@ -184,7 +184,7 @@ if __name__ == "__main__":
 """,
         start_new_session=True,
     )
-    program.stdout.readline()
+    read_line(program)
     time.sleep(0.2)
     os.killpg(program.pid, signal.SIGINT)
     out, err = program.communicate(timeout=30)
