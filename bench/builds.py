@@ -57,7 +57,13 @@ def instructions(folder, case, times):
         ended = subprocess.run(
             ["valgrind", "--tool=callgrind", f"--callgrind-out-file={scratch}/out"]
             + [sys.executable, "-c", PROGRAM, case, str(times)],
-            env={**os.environ, "PYTHONPATH": str(folder), "PYTHONHASHSEED": "0"},
+            # Threads of OpenBLAS that wait for work would be counted, too.
+            env={
+                **os.environ,
+                "PYTHONPATH": str(folder),
+                "PYTHONHASHSEED": "0",
+                "OPENBLAS_NUM_THREADS": "1",
+            },
             capture_output=True,
             text=True,
             check=True,
