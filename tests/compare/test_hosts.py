@@ -110,13 +110,15 @@ def test_a_host_is_stopped_between_orders():
 
 
 PROGRAM = """
-import os, sys, time
+import signal, sys, time
 from gymvec.compare.hosts import Host
 
 def nap(held):
     time.sleep(0.01)
 
 if __name__ == "__main__":
+    if sys.argv[2] == "nohup":
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     host = Host(sys.argv[1])
     host.ask(nap, limit=60)
     print("ready", flush=True)
@@ -125,13 +127,14 @@ if __name__ == "__main__":
 
 
 @POSIX
+@pytest.mark.parametrize("hangups", ["hup", "nohup"])
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_host_does_not_outlive_who_is_killed(monkeypatch, tmp_path, method):
+def test_a_host_does_not_outlive_who_is_killed(monkeypatch, tmp_path, method, hangups):
     value = mark(monkeypatch)
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     with subprocess.Popen(
-        [sys.executable, program, method], stdout=subprocess.PIPE, text=True
+        [sys.executable, program, method, hangups], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout.readline() == "ready\n"
         assert len(marked(value)) == 2

@@ -250,6 +250,7 @@ HETEROGENEOUS = [
     ([Dict({"a": BOX}), Dict({"b": BOX})], "same"),
     ([Dict({"a": BOX}), Dict({"b": BOX})], "different"),
     ([Tuple([BOX]), Tuple([BOX, BOX])], "different"),
+    ([Dict({"a": Tuple([BOX, BOX])}), Dict({"a": Tuple([BOX])})], "different"),
     ([BOX, Box(-10, 10, (2,), np.float64)], (Box(-10, 10, (2, 2), np.float32), BOX)),
 ]
 

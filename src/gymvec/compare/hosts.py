@@ -190,6 +190,9 @@ def _serve(connection: Any, log: str, start_method: str) -> None:
     if threading.current_thread() is threading.main_thread():
         # A fork has copied the parent's while interrupts waited there.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        if _POSIX:
+            # What the kernel ends it by, also where the parent takes no notice of it (nohup).
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
     let_interrupts_through()
     # Nobody reads them here, and where they are errors, as in tests, they would end a measurement.
     warnings.simplefilter("ignore")
