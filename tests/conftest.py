@@ -1,7 +1,8 @@
-"""Settings of all tests: hypothesis profiles."""
+"""Settings of all tests: signals, the GIL, hypothesis profiles."""
 
 import os
 import signal
+import sysconfig
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -9,6 +10,12 @@ from older import reason_to_skip
 
 # Started in the background by a shell, this process would ignore Ctrl-C, which tests send.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    # No module says that it is safe on a free-threaded Python, which warns that it turns the GIL
+    # on; so do the programs that tests start, unless it is on from their beginning. The filter
+    # in pyproject.toml is for this process.
+    os.environ.setdefault("PYTHON_GIL", "1")
 
 # The checks that look at time say nothing on a machine that others share.
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
