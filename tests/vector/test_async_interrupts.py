@@ -1,5 +1,6 @@
 """Ctrl-C at any moment of a call of AsyncVectorEnv."""
 
+import gc
 import os
 import random
 import signal
@@ -64,9 +65,14 @@ class Interrupts:
 
 @pytest.fixture
 def interrupts():
+    # What earlier tests left would be collected in the middle of this one, and an interrupt in a
+    # finalizer cannot be raised.
+    gc.collect()
+    gc.disable()
     made = Interrupts()
     before = signal.signal(signal.SIGUSR1, made.handle)
     yield made
+    gc.enable()
     made.done = True
     made.asked.release()
     made.thread.join()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -37,12 +39,12 @@ class Counts(gym.Env):
     def step(self, action):
         if action == -1:
             raise LookupError("step")
+        if action == 2:
+            time.sleep(0.5)
         self.steps += 1
         return self.observe(), 0.0, False, False, {}
 
     def nap(self, seconds):
-        import time
-
         time.sleep(seconds)
 
 
@@ -113,7 +115,7 @@ def test_late_answers_and_other_calls(envs):
     last = envs.step(np.zeros(3))[0]
     envs.call("nap", 0.0)
     envs.set_attr("steps", [10, 20, 30])
-    envs.step_async(np.zeros(3))
+    envs.step_async(np.full(3, 2.0))
     with pytest.raises(TimeoutError):
         envs.step_wait(timeout=0)
     assert tail(last) == [[1, 1]] * 3
