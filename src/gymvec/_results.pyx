@@ -194,10 +194,8 @@ cdef class StepResults:
                 return None
         else:
             due = bell.due()
-            if bell.wait_for(due, timeout_s) < due:
+            if bell.wait_for(due, timeout_s) < due or self.has_letters(0, self._num_parts):
                 return None
-        if self.has_letters(0, self._num_parts):
-            return None
         self.fill(results)
         if not in_shares:
             self.copy_rows(copies, 0, self._n)

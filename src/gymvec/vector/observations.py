@@ -127,8 +127,6 @@ class Observations:
             return lambda: self._stack(self._items)
         if len(self._blocks) == 2:
             return lambda: self._alternating_batch(copy)
-        if is_array_leaf(self._space) and copy:
-            return self._blocks[0][0].copy
         return partial(self._reads[0], self._others, copy)
 
     def bound_batch_of_copies(self) -> Callable[[Sequence[np.ndarray]], Any]:
