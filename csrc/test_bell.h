@@ -1,4 +1,4 @@
-/* A world of control words and rows in one process, for test_bell.c and test_handovers.c. */
+/* A world of control words and rows in one process, for the tests that include this. */
 #ifndef GYMVEC_TEST_BELL_H
 #define GYMVEC_TEST_BELL_H
 

@@ -207,14 +207,7 @@ class Engine(Letters):
             None, with nothing sent, where the two have to be called; an empty tuple, where it was
             sent and :meth:`collect` has to look closer; otherwise as :meth:`finish`.
         """
-        if (
-            self.late
-            or self.taken
-            or self._unwritten
-            or self._patience is not None
-            or self._death is not None
-            or not self._mine
-        ):
+        if not self._is_ordinary():
             return None
         if self._letters:
             self._letters.clear()
@@ -229,16 +222,20 @@ class Engine(Letters):
             there is one set of them. None, with nothing taken, where :meth:`collect` has to look
             closer: a letter came, or some answer takes long.
         """
-        if (
+        if self.sent is not None or not self._is_ordinary():
+            return None
+        return self.results.finish(self.bell, SLICE_SECONDS)
+
+    def _is_ordinary(self) -> bool:
+        """Whether nothing of earlier calls is left, nobody is dead, and no worker's time counts."""
+        return not (
             self.late
             or self.taken
             or self._unwritten
-            or self.sent is not None
             or self._patience is not None
-            or not self.usable
-        ):
-            return None
-        return self.results.finish(self.bell, SLICE_SECONDS)
+            or self._death is not None
+            or not self._mine
+        )
 
     def collect(self, deadline: float | None) -> Answers:
         """Wait for every answer that is due.

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from gymnasium import Space
 from gymnasium.core import ActType, ObsType
 from gymnasium.error import NoAsyncCallError
@@ -21,16 +20,13 @@ from gymvec.vector.errors import unpack_error
 from gymvec.vector.mail import dumps
 from gymvec.vector.pending import Pending
 from gymvec.vector.requests import checked_env_ids, reset_mask, reset_seeds
+from gymvec.vector.returned import StepReturn
 from gymvec.vector.worker import Command
 
 __all__ = ["SendRecv"]
 
 # Looked up once, as IDLE is.
 _STEP = Command.STEP
-
-Batch = tuple[
-    Any, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]
-]
 
 
 class SendRecv(Pending[ObsType, ActType]):
@@ -147,7 +143,7 @@ class SendRecv(Pending[ObsType, ActType]):
         self._check_not_waiting("send")
         self._batches.send(Command.STEP_BY_LETTER, arguments, envs)
 
-    def recv(self, timeout: float | None = None) -> Batch:
+    def recv(self, timeout: float | None = None) -> StepReturn[Any]:
         """Wait for the ``batch_size`` sub-environments that are ready first.
 
         No environment waits forever while others are fast: answers are taken from each worker

@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Any, Generic
 
 import numpy as np
-import numpy.typing as npt
 from gymnasium import Env, Space
 from gymnasium.core import ActType, ObsType, RenderFrame
 from gymnasium.error import ClosedEnvironmentError
@@ -24,6 +23,7 @@ from gymvec.vector.requests import (
     reset_mask,
     reset_seeds,
 )
+from gymvec.vector.returned import StepReturn
 from gymvec.vector.rows import bind_stacker, is_builtin
 from gymvec.vector.spaces import batched_observation_space, check_spaces
 
@@ -222,15 +222,7 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
             infos.add(info, i)
         return self._batch(), infos.infos
 
-    def step(
-        self, actions: ActType
-    ) -> tuple[
-        ObsType,
-        npt.NDArray[np.float64],
-        npt.NDArray[np.bool_],
-        npt.NDArray[np.bool_],
-        dict[str, Any],
-    ]:
+    def step(self, actions: ActType) -> StepReturn[ObsType]:
         """Take one step in each sub-environment.
 
         Args:

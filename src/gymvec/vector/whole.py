@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from gymnasium.core import ActType, ObsType
 from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
@@ -19,6 +18,7 @@ from gymvec.vector.mail import dumps
 from gymvec.vector.partial import SendRecv
 from gymvec.vector.pending import IDLE, STEPPING
 from gymvec.vector.requests import check_none_missing, reset_mask, reset_seeds
+from gymvec.vector.returned import StepReturn
 from gymvec.vector.worker import Command
 
 __all__ = ["ResetStep"]
@@ -113,15 +113,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
         letters = self._collect(AsyncState.WAITING_RESET, "reset_wait", "reset_async", timeout)
         return self._returned(letters)
 
-    def step(
-        self, actions: ActType, env_ids: Any = None
-    ) -> tuple[
-        ObsType,
-        npt.NDArray[np.float64],
-        npt.NDArray[np.bool_],
-        npt.NDArray[np.bool_],
-        dict[str, Any],
-    ]:
+    def step(self, actions: ActType, env_ids: Any = None) -> StepReturn[ObsType]:
         """Take one step in each sub-environment; see :meth:`step_async` and :meth:`step_wait`.
 
         With ``env_ids``, or with ``batch_size`` below ``num_envs``, this is :meth:`send` and
@@ -205,15 +197,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
             self._check_idle("step_async")
             self._begin(STEPPING, Command.STEP_BY_LETTER, arguments, None)
 
-    def step_wait(
-        self, timeout: float | None = None
-    ) -> tuple[
-        ObsType,
-        npt.NDArray[np.float64],
-        npt.NDArray[np.bool_],
-        npt.NDArray[np.bool_],
-        dict[str, Any],
-    ]:
+    def step_wait(self, timeout: float | None = None) -> StepReturn[ObsType]:
         """Wait for what :meth:`step_async` began.
 
         Args:

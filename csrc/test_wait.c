@@ -1,0 +1,212 @@
+/* Tests of waiting, of signals and of the watchdog, without Python. */
+#if defined(__linux__) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE
+#endif
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE
+#endif
+
+#include "bell_internal.h"
+#include "test_bell.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+
+static const gv_policy BLOCK = {0, false};
+static const gv_policy SPIN = {GV_NO_LIMIT, false};
+
+struct announcer {
+    struct hub *hub;
+    atomic_bool stop;
+};
+
+static void *announce_on(void *argument)
+{
+    struct announcer *self = argument;
+    while (!atomic_load(&self->stop))
+        atomic_fetch_add(&self->hub->done, 1);
+    return NULL;
+}
+
+/* A worker that announces without end what it does not answer: every wait still ends in its time.
+ */
+static void test_false_alarms(void)
+{
+    struct world world = make_world(1, (uint32_t[]){2});
+    gv_parent *parent = open_parent(&world, SPIN);
+    struct announcer other = {(struct hub *)world.base, false};
+    pthread_t thread;
+    uint32_t culprit, available;
+    CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
+    CHECK(pthread_create(&thread, NULL, announce_on, &other) == 0);
+    for (int i = 0; i < 50; i++) {
+        CHECK(gv_parent_wait(parent, 1, 1000000, i % 2, &available) == GV_TIMEOUT);
+        CHECK(available == 0);
+    }
+    atomic_store(&other.stop, true);
+    CHECK(pthread_join(thread, NULL) == 0);
+    gv_parent_close(parent);
+    drop_world(&world);
+}
+
+static void test_time(void)
+{
+    static const gv_policy policies[] = {
+        {0, false}, {0, true}, {50000, false}, {50000, true}, {GV_NO_LIMIT, false}};
+    struct world world = make_world(1, (uint32_t[]){1});
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        gv_parent *parent = open_parent(&world, policies[i]);
+        gv_worker *worker = open_worker(&world, 0, policies[i]);
+        uint32_t culprit, available;
+        uint64_t begin = gv_now();
+        if (policies[i].spin_ns == GV_NO_LIMIT) {
+            CHECK(gv_worker_wait(worker, 20000000, true) == GV_TIMEOUT);
+        } else {
+            CHECK(gv_worker_wait(worker, 10000000000, true) == GV_TIMEOUT);
+            CHECK(gv_now() - begin < 5000000000);
+        }
+        begin = gv_now();
+        CHECK(gv_worker_wait(worker, 20000000, false) == GV_TIMEOUT);
+        CHECK(gv_now() - begin >= 20000000);
+        CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
+        begin = gv_now();
+        CHECK(gv_parent_wait(parent, 1, 20000000, false, &available) == GV_TIMEOUT);
+        CHECK(gv_now() - begin >= 20000000 && available == 0);
+        uint64_t sleeps = gv_parent_counts(parent).sleeps;
+        CHECK(policies[i].spin_ns == GV_NO_LIMIT ? sleeps == 0 : sleeps > 0);
+        gv_worker_close(worker);
+        gv_parent_close(parent);
+    }
+    CHECK(gv_later(UINT64_MAX - 1, 5) == UINT64_MAX && gv_later(1, 5) == 6);
+    drop_world(&world);
+}
+
+struct interrupter {
+    pthread_t target;
+    atomic_bool stop;
+};
+
+static void *interrupt(void *argument)
+{
+    struct interrupter *self = argument;
+    while (!atomic_load(&self->stop)) {
+        struct timespec pause = {0, 2000000};
+        nanosleep(&pause, NULL);
+        pthread_kill(self->target, SIGUSR1);
+    }
+    return NULL;
+}
+
+static void nothing(int signal_number)
+{
+    (void)signal_number;
+}
+
+static void test_signals(void)
+{
+    struct sigaction action = {0};
+    action.sa_handler = nothing;
+    sigaction(SIGUSR1, &action, NULL);
+    struct world world = make_world(1, (uint32_t[]){1});
+    gv_parent *parent = open_parent(&world, BLOCK);
+    uint32_t culprit, available;
+    struct interrupter self = {pthread_self(), false};
+    pthread_t other;
+    CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
+    CHECK(pthread_create(&other, NULL, interrupt, &self) == 0);
+    for (int polling = 0; polling < 2; polling++) {
+        gv_worker *worker = open_worker(&world, 0, (gv_policy){0, polling != 0});
+        CHECK(gv_parent_wait(parent, 1, GV_NO_LIMIT, false, &available) == GV_INTERRUPTED);
+        uint32_t opcode;
+        while (gv_take(worker, &opcode) >= 0)
+            continue;
+        CHECK(gv_worker_wait(worker, GV_NO_LIMIT, false) == GV_INTERRUPTED);
+        gv_worker_close(worker);
+    }
+    atomic_store(&self.stop, true);
+    CHECK(pthread_join(other, NULL) == 0);
+    gv_parent_close(parent);
+    drop_world(&world);
+}
+
+static void test_watch(bool polling)
+{
+    CHECK(gv_watch_parent(0, polling) == GV_BAD_ENV);
+    CHECK(gv_watch_parent(-1, polling) == GV_BAD_ENV);
+    CHECK(gv_watch_parent(INT64_MAX, polling) == GV_BAD_ENV);
+    CHECK(!gv_parent_alive(0) && !gv_parent_alive(-1) && !gv_parent_alive(INT64_MAX));
+    CHECK(gv_parent_alive(getpid()) && gv_parent_alive(getppid()));
+    int status;
+    /* Too late: the process watched is gone. */
+    pid_t gone = fork();
+    CHECK(gone >= 0);
+    if (gone == 0)
+        _exit(0);
+    CHECK(waitpid(gone, &status, 0) == gone && !gv_parent_alive(gone));
+    pid_t late = fork();
+    CHECK(late >= 0);
+    if (late == 0) {
+        gv_watch_parent(gone, polling);
+        _exit(0);
+    }
+    CHECK(waitpid(late, &status, 0) == late && WEXITSTATUS(status) == GV_ORPHANED);
+    /* Not its parent: a sibling. */
+    pid_t target = fork();
+    CHECK(target >= 0);
+    if (target == 0) {
+        pause();
+        _exit(0);
+    }
+    pid_t watcher = fork();
+    CHECK(watcher >= 0);
+    if (watcher == 0) {
+        CHECK(gv_watch_parent(target, polling) == GV_OK);
+        for (;;)
+            pause();
+    }
+    struct timespec moment = {0, 50000000};
+    nanosleep(&moment, NULL);
+    CHECK(waitpid(watcher, &status, WNOHANG) == 0);
+    kill(target, SIGKILL);
+    CHECK(waitpid(target, &status, 0) == target);
+    CHECK(waitpid(watcher, &status, 0) == watcher && WEXITSTATUS(status) == GV_ORPHANED);
+
+    /* Its parent, killed. */
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    pid_t parent = fork();
+    CHECK(parent >= 0);
+    if (parent == 0) {
+        pid_t self = getpid();
+        if (fork() == 0) {
+            gv_watch_parent(self, polling);
+            CHECK(write(ends[1], "x", 1) == 1);
+            for (;;)
+                pause();
+        }
+        for (;;)
+            pause();
+    }
+    char letter;
+    close(ends[1]);
+    CHECK(read(ends[0], &letter, 1) == 1);
+    kill(parent, SIGKILL);
+    CHECK(waitpid(parent, &status, 0) == parent);
+    CHECK(read(ends[0], &letter, 1) == 0); /* the grandchild's end closed with it */
+    close(ends[0]);
+}
+
+int main(void)
+{
+    signal(SIGALRM, lost);
+    alarm(ALARM_S);
+    test_false_alarms();
+    test_time();
+    test_signals();
+    test_watch(false);
+    test_watch(true);
+    printf("waiting: all passed\n");
+    return 0;
+}
