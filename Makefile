@@ -220,13 +220,15 @@ table: $(VENV)/with-bench ## Put the last measurements into README.md
 wheels: $(VENV)/with-dist ## Build wheels for all Pythons on this system into wheelhouse
 	$(PY) -m cibuildwheel --output-dir wheelhouse $(ARGS)
 
-# Gymnasium as it is in the checkout, and what its tests need.
+# What Gymnasium's tests need beside its extras.
+FOR_GYMNASIUM_TESTS := moviepy array-api-compat array_api_extra scipy dill pytest
+
 conformance-checkout: $(VENV)/package ## The same with the checkout's Gymnasium installed
-	$(PY) -m pip install --quiet "$(GYMNASIUM)[mujoco,box2d,classic-control,toy-text]" \
-		moviepy array-api-compat array_api_extra scipy dill pytest
+	$(PY) -m pip install --quiet "$(GYMNASIUM)[mujoco,box2d,classic-control,toy-text]" $(FOR_GYMNASIUM_TESTS)
 	$(PY) tests/conformance/run.py $(GYMNASIUM) $(ARGS)
 
 conformance: $(VENV)/with-test ## Run Gymnasium's own tests on gymvec: make conformance GYMNASIUM=checkout
+	$(PY) -m pip install --quiet $(FOR_GYMNASIUM_TESTS)
 	$(PY) tests/conformance/run.py $(GYMNASIUM) $(ARGS)
 
 lint: types ## Check style and types

@@ -114,6 +114,7 @@ def main():
     for test in sorted(reasons.keys() & with_gymvec.keys() - set(worse)):
         print(f"allowed to fail, but does not: {test}")
     if not any(outcome == "passed" for outcome in without.values()):
+        print(log)
         sys.exit("no test passed without gymvec: nothing was compared")
     if new:
         print(log)
