@@ -246,3 +246,45 @@ def test_factories_of_a_program(tmp_path, context):
         str([1.0, 2.0, 3.0, 4.0, 1.0, 1.0, 1.0, 5.0, 1.0, 1.0]),
         "Guarded-v0",
     ]
+
+
+REGISTERED = """
+import gymnasium.vector.utils as theirs
+from gymnasium.spaces import Box, Dict
+
+class Ragged(Box):
+    pass
+
+class Rows(Scripted):
+    def __init__(self):
+        space = Dict({"plain": Box(-9, 9, (2,)), "ragged": Ragged(-9, 9, (2,))})
+        super().__init__(
+            space, observe=lambda steps: {"plain": np.full(2, steps), "ragged": [1.0] * steps}
+        )
+
+if __name__ == "__main__":
+    theirs.concatenate.register(Ragged)(
+        lambda space, items, out: {"rows": [row for item in items for row in item]}
+    )
+    theirs.create_empty_array.register(Ragged)(lambda space, n=1, fn=np.zeros: {"rows": []})
+    print(gym.vector.SyncVectorEnv([Rows] * 3).reset()[0]["ragged"])
+    envs = gymvec.AsyncVectorEnv([Rows] * 3, num_workers=2, context={context!r})
+    tell(envs)
+    print(envs.observations["ragged"], envs.reset()[0]["ragged"])
+    observation = envs.step(ZEROS)[0]
+    print(observation["plain"].tolist(), observation["ragged"])
+    envs.close()
+"""
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+def test_handlers_that_the_workers_do_not_have(tmp_path, context):
+    """Registered under the guard; the batch that they make is no sequence of one value each."""
+    program = start_script(
+        tmp_path / "program.py", BEGIN + REGISTERED.replace("{context!r}", repr(context))
+    )
+    assert read_line(program) == "{'rows': []}\n"
+    assert assert_ends(program, pids_of(program), 30).splitlines() == [
+        "{'rows': []} {'rows': []}",
+        "[[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]] {'rows': [1.0, 1.0, 1.0]}",
+    ]

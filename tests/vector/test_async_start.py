@@ -242,6 +242,21 @@ def test_each_environment_is_read_with_its_own_space():
     ours.close()
 
 
+def test_keys_in_another_order():
+    """Equal Dict spaces may have their keys in different orders."""
+    leaves = {"a": Text(4), "b": BOX, "c": Text(4)}
+    spaces = [Dict([(key, leaves[key]) for key in order]) for order in ("abc", "cba", "bca")]
+    assert spaces[0] == spaces[1]
+    fns = factories_of(*spaces, observe=lambda n: {"a": "a", "b": np.full(2, n), "c": f"c{n}"})
+    for mode in ("same", "different"):
+        theirs = gym.vector.SyncVectorEnv(fns, observation_mode=mode)
+        ours = AsyncVectorEnv(fns, observation_mode=mode, num_workers=2)
+        assert_same(ours.reset()[0], theirs.reset()[0])
+        actions = np.zeros((3, 2), np.float32)
+        assert_same(ours.step(actions)[0], theirs.step(actions)[0])
+        ours.close()
+
+
 HETEROGENEOUS = [
     ([BOX, Box(0, 1, (2,), np.float32)], "same"),
     ([BOX, Box(-10, 10, (3,), np.float32)], "different"),

@@ -44,6 +44,14 @@ def batch(space, items):
     return theirs.concatenate(space, items, theirs.create_empty_array(space, len(items)))
 
 
+def places(space, blocks):
+    """Blocks as a writer takes them."""
+    parts = subspaces(space)
+    if parts is None:
+        return blocks if is_array_leaf(space) else None
+    return {key: places(subspace, blocks[key]) for key, subspace in parts}
+
+
 def put(tree, path, value):
     *above, last = path
     for key in above:
@@ -70,7 +78,8 @@ def test_writers_and_a_reader(name, copy):
     blocks = theirs.create_empty_array(space, N)
     read = bind_reader(space, blocks, N)
     for items in (samples(space), samples(space)[::-1]):
-        rests = [bind_writer(space, blocks, i)(item) or [] for i, item in enumerate(items)]
+        own = places(space, blocks)
+        rests = [bind_writer(own, i)(item) or [] for i, item in enumerate(items)]
         others = [leaf for _, leaf in leaves(space) if not is_array_leaf(leaf)]
         assert [len(rest) for rest in rests] == [len(others)] * N
         columns = [list(column) for column in zip(*rests, strict=True)]
@@ -99,7 +108,7 @@ def test_leaves():
 def test_a_writer_leaves_rows_whole():
     space = Dict({"a": Box(-9, 9, (2,)), "b": Box(-9, 9, (2,))})
     blocks = theirs.create_empty_array(space, 2)
-    write = bind_writer(space, blocks, 1)
+    write = bind_writer(places(space, blocks), 1)
     write({"a": [1, 2], "b": np.array([3.0, 4.0]), "more": 0})
     with pytest.raises(ValueError, match=r"\(3,\)"):
         write({"a": np.zeros(2, np.float32), "b": np.zeros(3)})
@@ -116,13 +125,13 @@ def test_a_writer_leaves_rows_whole():
 def test_a_writer_outside_the_block():
     for index in (-1, 2):
         with pytest.raises(IndexError):
-            bind_writer(Discrete(2), np.zeros(2, int), index)
+            bind_writer(np.zeros(2, int), index)
 
 
 def test_a_writer_of_other_mappings():
     space = Dict({"a": Discrete(9), "b": Tuple([Discrete(9)])})
     blocks = theirs.create_empty_array(space, 1)
-    bind_writer(space, blocks, 0)(OrderedDict(b=[7], a=np.int64(5)))
+    bind_writer(places(space, blocks), 0)(OrderedDict(b=[7], a=np.int64(5)))
     assert blocks["a"].tolist() == [5]
     assert blocks["b"][0].tolist() == [7]
 

@@ -90,11 +90,6 @@ class Observations:
             self._gathers = [bind_gatherer(space, blocks, batch_size) for blocks in sets]
             others = sum(not is_array_leaf(leaf) for _, leaf in leaves(space))
             self._others: list[list[Any]] = [[None] * num_envs for _ in range(others)]
-            if self._others:
-                for i, leaf in enumerate(_other_leaves(space)):
-                    empty = create_empty_array(leaf, n=num_envs)
-                    if empty is not None:
-                        self._others[i] = list(empty)
         else:
             self._stack = bind_stacker(space, num_envs)
             self._stack_some = bind_stacker(space, batch_size)
@@ -102,8 +97,6 @@ class Observations:
 
     def initial(self) -> Any:
         """The batch before the first reset."""
-        if self._shared:
-            return self._reads[0](self._others, False)
         return create_empty_array(self._space, n=self._num_envs)
 
     def keep(self, env: int, others: list[Any]) -> None:
@@ -169,7 +162,3 @@ class Observations:
         if self._shared:
             return self._gathers[self.target](self._others, envs)
         return self._stack_some([self._items[env] for env in envs])
-
-
-def _other_leaves(space: Space[Any]) -> list[Space[Any]]:
-    return [leaf for _, leaf in leaves(space) if not is_array_leaf(leaf)]

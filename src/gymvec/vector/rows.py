@@ -106,13 +106,16 @@ def blocks_of(space: Space[Any], blocks: Any) -> list[np.ndarray]:
     return found
 
 
-def bind_writer(space: Space[Any], blocks: Any, index: int) -> Write:
+def bind_writer(blocks: Any, index: int) -> Write:
     """A function that writes one environment's samples into its rows.
 
+    Which parts have rows, and in what order the others come, is the blocks' to say: the space of
+    the environment may have its keys in another order, and where the environment is, handlers
+    may be registered that are not registered where the batch is made, or the other way round.
+
     Args:
-        space: Space of the environment.
-        blocks: Writable arrays of shape ``(n, *shape)`` in the space's structure; what
-            stands at other leaves is not looked at. They are kept alive.
+        blocks: Writable arrays of shape ``(n, *shape)``, in dicts by key or position; None for
+            other leaves. They are kept alive.
         index: The environment's row.
 
     Returns:
@@ -121,7 +124,7 @@ def bind_writer(space: Space[Any], blocks: Any, index: int) -> Write:
         row whole, old or new: ``KeyError`` for a missing part, ``ValueError`` for a wrong
         number of elements, what NumPy raises for a value that is no number.
     """
-    writer = _writer(space, blocks, index)
+    writer = _writer(blocks, index)
     return _hand_back if writer is None else writer
 
 
@@ -129,13 +132,12 @@ def _hand_back(value: Any) -> list[Any]:
     return [value]
 
 
-def _writer(space: Space[Any], blocks: Any, index: int) -> RowWriter | TreeWriter | None:
-    if is_array_leaf(space):
-        return RowWriter(blocks, index)
-    parts = subspaces(space)
-    if parts is None:
+def _writer(blocks: Any, index: int) -> RowWriter | TreeWriter | None:
+    if blocks is None:
         return None
-    return TreeWriter((key, _writer(subspace, blocks[key], index)) for key, subspace in parts)
+    if isinstance(blocks, dict):
+        return TreeWriter((key, _writer(part, index)) for key, part in blocks.items())
+    return RowWriter(blocks, index)
 
 
 def bind_reader(space: Space[Any], blocks: Any, n: int) -> Callable[..., Any]:
@@ -143,7 +145,8 @@ def bind_reader(space: Space[Any], blocks: Any, n: int) -> Callable[..., Any]:
 
     Args:
         space: Space of a single environment.
-        blocks: What :func:`bind_writer` was given.
+        blocks: What :func:`bind_writer` was given, or the like in tuples; what stands at other
+            leaves is not looked at.
         n: Number of environments.
 
     Returns:
@@ -183,7 +186,7 @@ def bind_gatherer(space: Space[Any], blocks: Any, count: int) -> Gather:
 
     Args:
         space: Space of a single environment.
-        blocks: What :func:`bind_writer` was given.
+        blocks: As for :func:`bind_reader`.
         count: Number of environments of a batch.
 
     Returns:

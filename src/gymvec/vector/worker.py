@@ -246,12 +246,7 @@ class _Worker:
         self._stepper = stepper = Stepper(
             self._envs,
             [
-                [
-                    _hand_back
-                    if layout.observation_space is None
-                    else bind_writer(env.observation_space, blocks, self._first + i)
-                    for i, env in enumerate(self._envs)
-                ]
+                [bind_writer(blocks, self._first + i) for i in range(part.size)]
                 for blocks in layout.observation_blocks(arena)
             ],
             StepBlocks(
@@ -336,7 +331,3 @@ class _Worker:
         closing, self._envs[env] = self._envs[env], None
         if closing is not None:
             behind(closing).close()
-
-
-def _hand_back(observation: Any) -> list[Any]:
-    return [observation]
