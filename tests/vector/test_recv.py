@@ -11,6 +11,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 from lockstep import ARRAY_LEAVES, ENVIRONMENTS, MODES, RandomEnv, assert_same, nested
+from scripted import BOX, Scripted
 
 import gymvec
 import gymvec.vector.async_vector_env
@@ -241,3 +242,60 @@ def test_make_vec():
 
 def test_documented_loops():
     assert doctest.testmod(gymvec.vector.async_vector_env).failed == 0
+
+
+class Ragged(Scripted):
+    """Its first step returns an observation, or an info, as long as its number."""
+
+    def __init__(self, number, where):
+        super().__init__(observation_space=BOX, length=1000)
+        self.number = number
+        self.where = where
+
+    def step(self, action):
+        observation, *results, info = super().step(action)
+        if self.steps == 1 and self.where == "observation":
+            observation = np.zeros(self.number, np.float32)
+        if self.steps == 1 and self.where == "info":
+            info = {"array": np.zeros(self.number)}
+        return observation, *results, info
+
+
+@pytest.mark.parametrize("where", ["observation", "info"])
+def test_answers_that_make_no_batch_are_dropped(where):
+    envs = gymvec.AsyncVectorEnv(
+        [lambda i=i: Ragged(i + 2, where) for i in range(3)],
+        shared_memory=False,
+        batch_size=2,
+        num_workers=1,
+    )
+    for env in range(3):
+        envs.async_reset(options={"reset_mask": np.arange(3) == env})
+    assert envs.recv()[4]["env_id"].tolist() == [0, 1]
+    envs.send(np.zeros((1, 2), np.float32), [0])
+    # Environment 2 has only been reset.
+    assert envs.recv()[4]["env_id"].tolist() == [0, 2]
+    envs.send(np.zeros((2, 2), np.float32), [1, 2])
+    with pytest.raises(ValueError) as caught:
+        envs.recv()
+    assert caught.value.__cause__.env_ids == [1, 2]
+    envs.send(np.zeros((2, 2), np.float32), [2, 1])
+    batch = envs.recv()
+    assert batch[4]["env_id"].tolist() == [1, 2] and batch[0].tolist() == [[2, 2]] * 2
+    envs.close()
+
+
+def test_no_reset_takes_the_place_of_another():
+    """The seeds of one that waits for a batch at work are not lost when it is reset again."""
+    ours = gymvec.AsyncVectorEnv([lambda: gym.make("CartPole-v1")] * 3, batch_size=1)
+    theirs = gym.vector.SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 3)
+    ours.async_reset(seed=1)
+    ours.async_reset(seed=[7, None, 9])
+    ours.async_reset()
+    for seed in (1, [7, None, 9], None):
+        expected, _ = theirs.reset(seed=seed)
+    for _ in range(3):
+        observations, *_, infos = ours.recv()
+        assert_same(observations, expected[infos["env_id"]])
+    ours.close()
+    theirs.close()

@@ -16,7 +16,7 @@ from gymvec.vector.actions import split_actions
 from gymvec.vector.batches import Batches
 from gymvec.vector.copies import own_action
 from gymvec.vector.deadlines import Late, deadline_after
-from gymvec.vector.errors import unpack_error
+from gymvec.vector.errors import WorkerTraceback, unpack_error
 from gymvec.vector.mail import dumps
 from gymvec.vector.pending import Pending
 from gymvec.vector.requests import checked_env_ids, reset_mask, reset_seeds
@@ -38,8 +38,8 @@ class SendRecv(Pending[ObsType, ActType]):
     def _bind_batches(self) -> None:
         self._batches = Batches(self._engine, self.num_envs, self.batch_size)
         self._batched_action_spaces: dict[int, Space[Any]] = {}
-        # What all environments are sent once nobody is at work.
-        self._deferred_reset: tuple[Command, dict[int, bytes] | None] | None = None
+        # What all environments are sent, one after another, once nobody is at work.
+        self._deferred_resets: list[tuple[Command, dict[int, bytes] | None]] = []
         self._resetting = np.zeros(self.num_envs, dtype=np.bool_)
         self._received: np.ndarray | None = None
 
@@ -83,7 +83,8 @@ class SendRecv(Pending[ObsType, ActType]):
             self._check_not_waiting("async_reset")
         command = Command.RESET if arguments is None else Command.RESET_BY_LETTER
         if mask is None and (self._engine.busy or batches.any_busy):
-            self._deferred_reset = command, arguments
+            # None takes the place of an earlier one, whose seeds would be lost.
+            self._deferred_resets.append((command, arguments))
             batches.occupy()
         else:
             if self._engine.late:
@@ -166,6 +167,8 @@ class SendRecv(Pending[ObsType, ActType]):
             WorkerDiedError: A worker died.
             Exception: What a sub-environment raised; ``error.__cause__.env_ids`` says which.
                 It may be sent to again; what the others answered stays for the next call.
+                Or what came of observations or infos that do not go together, such as arrays
+                of unequal shapes; then these are all environments of the batch.
         """
         self._check_open()
         self._check_not_waiting("recv")
@@ -182,24 +185,30 @@ class SendRecv(Pending[ObsType, ActType]):
         try:
             if self._engine.late:
                 self._drop_late(deadline)
-            if self._deferred_reset is not None:
-                self._begin_deferred_reset(deadline)
+            if self._deferred_resets:
+                self._begin_deferred_resets(deadline)
             envs = batches.take(deadline)
             letters, infos_by_letter = self._open_letters(envs)
         except Late as late:
             raise late.error("recv", timeout) from None
-        infos = batches.infos(envs, infos_by_letter)
         for env, others in letters.items():
             self._observations.keep(env, others)
-        rewards, terminations, truncations = self._engine.results.gather(envs)
         self._observations.written(envs)
-        observations = self._observations.some(envs)
+        self._was_reset[envs] |= self._resetting[envs]
+        self._resetting[envs] = False
+        try:
+            infos = batches.infos(envs, infos_by_letter)
+            observations = self._observations.some(envs)
+        except Exception as error:
+            # Whoever waited once more would get the same.
+            batches.release(envs.tolist())
+            text = f"The answers of environments {envs.tolist()} do not make a batch.\n"
+            raise error from WorkerTraceback(text, envs.tolist())
+        rewards, terminations, truncations = self._engine.results.gather(envs)
         if self._last_seen is not None:
             self._last_seen.note(envs)
         infos["env_id"] = envs
         infos["_env_id"] = np.ones(self.batch_size, dtype=np.bool_)
-        self._was_reset[envs] |= self._resetting[envs]
-        self._resetting[envs] = False
         self._received = envs.copy()
         self.observations = observations
         batches.release(envs.tolist())
@@ -234,14 +243,13 @@ class SendRecv(Pending[ObsType, ActType]):
             raise unpack_error(failures[failed_envs[0]], failed_envs)
         return others, infos
 
-    def _begin_deferred_reset(self, deadline: float | None) -> None:
+    def _begin_deferred_resets(self, deadline: float | None) -> None:
         batches = self._batches
-        batches.settle(deadline)
-        batches.forget()
-        assert self._deferred_reset is not None
-        command, arguments = self._deferred_reset
-        batches.send(command, arguments, np.arange(self.num_envs))
-        self._deferred_reset = None
+        while self._deferred_resets:
+            batches.settle(deadline)
+            batches.forget()
+            batches.send(*self._deferred_resets[0], np.arange(self.num_envs))
+            del self._deferred_resets[0]
 
     def _settle(self) -> None:
         """Wait until the workers are free; who answers meanwhile is kept for :meth:`recv`."""
