@@ -223,7 +223,7 @@ def _call(envs):
 
 _WAITS = {"step": "step_wait", "reset": "reset_wait", "call": "call_wait"}
 # By then the call is over for all but who is handed its result.
-_HANDING_OVER = ("_returned", "_finished", "step_wait", "recv", "release")
+_HANDING_OVER = ("_returned", "_finished", "step_wait", "recv", "release", "guarded")
 
 
 @pytest.mark.parametrize("call", [_step, _step_in_two, _send_and_recv, _reset, _call])

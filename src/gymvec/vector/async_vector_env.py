@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import multiprocessing
 from collections.abc import Callable, Sequence
+from threading import get_ident
 from typing import Any
 
 from gymnasium import Env, Space, logger
@@ -68,6 +69,9 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
     the environments that are ready first, and :meth:`send` steps them on while the others are
     still at work. :meth:`reset` and :meth:`step` are then short for :meth:`async_reset` or
     :meth:`send`, and :meth:`recv`.
+
+    It serves one thread at a time. While one is in a call, that of another is an
+    ``AlreadyPendingCallError`` or a ``RuntimeError``; only :meth:`close` may be called always.
 
     Attributes:
         num_envs: Number of sub-environments, ``n``.
@@ -191,6 +195,7 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         self.__del__()
         # Until the end there is nothing to close.
         self.closed = True
+        self._closing = False
         check_options(env_fns, worker, wait, cpu_affinity, on_worker_death, step_timeout)
         self.env_fns = env_fns
         self.on_worker_death = on_worker_death
@@ -324,15 +329,21 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
 
         Args:
             timeout: Seconds for a pending call and for the environments to close, 5 if None.
-                After that the processes are ended by SIGTERM and SIGKILL.
+                After that the processes are ended by SIGTERM and SIGKILL; at once where another
+                thread is in a call, which then raises a ClosedEnvironmentError.
             terminate: End the processes at once.
 
         Raises:
             Exception: What the first sub-environment raised whose ``close`` failed; all
                 workers are gone nevertheless.
         """
+        if self._closing:
+            return
+        self._closing = True
+        # A call that another thread is in ends with an error, as soon as the workers have.
+        used = self._user is not None and self._user != get_ident()
         try:
-            super().close(timeout=timeout, terminate=terminate)
+            super().close(timeout=timeout, terminate=terminate or used)
         finally:
             self.closed = True
 

@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium.core import ActType, ObsType, RenderFrame
 from gymnasium.vector.async_vector_env import AsyncState
 
+from gymvec.vector.alone import alone
 from gymvec.vector.mail import dumps
 from gymvec.vector.partial import SendRecv
 from gymvec.vector.pending import IDLE
@@ -42,6 +43,7 @@ class Calls(SendRecv[ObsType, ActType]):
         self.call_async(name, *args, **kwargs)
         return self.call_wait()
 
+    @alone
     def call_async(self, name: str, *args: Any, **kwargs: Any) -> None:
         """Begin to call a method of each sub-environment, or to get its attribute.
 
@@ -68,6 +70,7 @@ class Calls(SendRecv[ObsType, ActType]):
         arguments = dict.fromkeys(range(self.num_envs), argument)
         self._begin(AsyncState.WAITING_CALL, Command.CALL, arguments, None)
 
+    @alone
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Wait for what :meth:`call_async` began.
 
@@ -92,6 +95,7 @@ class Calls(SendRecv[ObsType, ActType]):
         """Get an attribute of each sub-environment, looked up through the wrappers."""
         return self.call(name)
 
+    @alone
     def set_attr(self, name: str, values: list[Any] | tuple[Any, ...] | object) -> None:
         """Set an attribute of each sub-environment.
 

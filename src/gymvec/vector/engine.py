@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import time
 import weakref
@@ -371,17 +372,20 @@ class Engine(Letters):
         self._ended = True
         _engines.discard(self)
         self.workers.end(seconds)
-        try:
+        # Where another thread waits on the bell, it stays until that ends.
+        with contextlib.suppress(RuntimeError):
             self.bell.close()
-        finally:
-            # Also where another thread waits on the bell, which then stays until that ends.
-            del self.results, self.info_slots, self.arena
+        del self.results, self.info_slots, self.arena
 
 
 @atexit.register
 def _close_all() -> None:
     for engine in list(_engines):
-        error = engine.close(None)
+        try:
+            error = engine.close(None)
+        except Exception as failure:
+            # Another thread waits for its answers. The next engine is to be closed, too.
+            error = failure
         if error is not None:
             import logging  # not needed before
 

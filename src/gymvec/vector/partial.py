@@ -13,6 +13,7 @@ from gymnasium.vector.vector_env import AutoresetMode
 
 from gymvec.utils import batch_space
 from gymvec.vector.actions import split_actions
+from gymvec.vector.alone import alone
 from gymvec.vector.batches import Batches
 from gymvec.vector.copies import own_action
 from gymvec.vector.deadlines import Late, deadline_after
@@ -43,6 +44,7 @@ class SendRecv(Pending[ObsType, ActType]):
         self._resetting = np.zeros(self.num_envs, dtype=np.bool_)
         self._received: np.ndarray | None = None
 
+    @alone
     def async_reset(
         self,
         seed: int | Sequence[int | None] | None = None,
@@ -92,6 +94,7 @@ class SendRecv(Pending[ObsType, ActType]):
             batches.send(command, arguments, envs)
         self._resetting[envs] = True
 
+    @alone
     def send(self, actions: Any, env_ids: Any = None) -> None:
         """Begin to step some sub-environments, for :meth:`recv`.
 
@@ -144,6 +147,7 @@ class SendRecv(Pending[ObsType, ActType]):
         self._check_not_waiting("send")
         self._batches.send(Command.STEP_BY_LETTER, arguments, envs)
 
+    @alone
     def recv(self, timeout: float | None = None) -> StepReturn[Any]:
         """Wait for the ``batch_size`` sub-environments that are ready first.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic
+from typing import Any, Generic, NoReturn
 
 import numpy as np
 from gymnasium.core import ActType, ObsType
@@ -41,6 +41,9 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
     _observations: Observations
     _put_actions: Write
     _last_seen: LastSeen | None
+    # The thread that is in a call, and whether `close` was called.
+    _user: int | None = None
+    _closing: bool = False
 
     def _bind_pending(self) -> None:
         # A call that is sent once late environments have answered, and what they are late with.
@@ -50,10 +53,27 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
 
     def _check_open(self) -> None:
         if self.closed:
-            raise ClosedEnvironmentError(
-                f"Trying to operate on `{type(self).__name__}`, after a call to `close()`."
-            )
+            raise self._closed_error()
         self._engine.check_usable()
+
+    def _closed_error(self) -> ClosedEnvironmentError:
+        return ClosedEnvironmentError(
+            f"Trying to operate on `{type(self).__name__}`, after a call to `close()`."
+        )
+
+    def _check_not_closed_meanwhile(self, error: Exception) -> None:
+        """Where a call failed: by a `close` of another thread, which takes all from under it?"""
+        if self._closing and not isinstance(error, ClosedEnvironmentError):
+            raise self._closed_error() from error
+
+    def _refuse(self, name: str) -> NoReturn:
+        """Say why a method cannot be called now: another thread is in a call."""
+        if self._closing:
+            raise self._closed_error()
+        self._check_not_waiting(name)
+        raise RuntimeError(
+            f"Calling `{name}` while another thread is in a call of this vector environment."
+        )
 
     def _check_not_waiting(self, name: str, end: str = ".") -> None:
         if self.closed:

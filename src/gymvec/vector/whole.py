@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 
 from gymvec._serve import SECOND_SET
 from gymvec.vector.actions import split_actions
+from gymvec.vector.alone import alone
 from gymvec.vector.copies import own_action
 from gymvec.vector.engine import StepArrays
 from gymvec.vector.mail import dumps
@@ -51,6 +53,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
         self.reset_async(seed=seed, options=options)
         return self.reset_wait()
 
+    @alone
     def reset_async(
         self,
         seed: int | Sequence[int | None] | None = None,
@@ -92,6 +95,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
             self._check_idle("reset_async", end="")
         self._begin(AsyncState.WAITING_RESET, command, arguments, envs)
 
+    @alone
     def reset_wait(self, timeout: float | None = None) -> tuple[ObsType, dict[str, Any]]:
         """Wait for what :meth:`reset_async` began.
 
@@ -119,22 +123,34 @@ class ResetStep(SendRecv[ObsType, ActType]):
         With ``env_ids``, or with ``batch_size`` below ``num_envs``, this is :meth:`send` and
         :meth:`recv`.
         """
-        if self._partial or env_ids is not None:
-            self._send_actions(actions, env_ids, least=self.batch_size)
-            return self.recv()
-        if (
-            self._steps_at_once
-            and self._state is IDLE
-            and not self.closed
-            and not self._batches.any_busy
-        ):
-            finished = self._step_at_once(actions)
-            if finished:
-                return self._finished(*finished)
-            if self._state is STEPPING:
-                return self.step_wait()
-        self.step_async(actions)
-        return self.step_wait()
+        me = get_ident()
+        user = self._user
+        if user is not None and user != me:
+            self._refuse("step")
+        # As in `alone`, which would cost a step another call.
+        self._user = me
+        try:
+            if self._partial or env_ids is not None:
+                self._send_actions(actions, env_ids, least=self.batch_size)
+                return self.recv()
+            if (
+                self._steps_at_once
+                and self._state is IDLE
+                and not self.closed
+                and not self._batches.any_busy
+            ):
+                finished = self._step_at_once(actions)
+                if finished:
+                    return self._finished(*finished)
+                if self._state is STEPPING:
+                    return self.step_wait()
+            self.step_async(actions)
+            return self.step_wait()
+        except Exception as error:
+            self._check_not_closed_meanwhile(error)
+            raise
+        finally:
+            self._user = user
 
     def _step_at_once(
         self, actions: ActType
@@ -155,6 +171,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
             raise
         return finished
 
+    @alone
     def step_async(self, actions: ActType) -> None:
         """Begin to step the sub-environments.
 
@@ -197,6 +214,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
             self._check_idle("step_async")
             self._begin(STEPPING, Command.STEP_BY_LETTER, arguments, None)
 
+    @alone
     def step_wait(self, timeout: float | None = None) -> StepReturn[ObsType]:
         """Wait for what :meth:`step_async` began.
 

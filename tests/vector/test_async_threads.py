@@ -1,0 +1,129 @@
+"""Threads that use one vector environment at the same time: one call is made, others are refused."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from async_envs import Acts, alive, read_line, sleep, start_script, wait_until
+from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError
+
+from gymvec import AsyncVectorEnv
+
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.skipif(sys.platform == "win32", reason="processes that are looked at by number"),
+]
+
+ACTIONS = np.zeros((2, 2), np.float32)
+NAP = 2.0
+
+
+class Beside:
+    """Calls a function in a thread, which is in the middle of it once this is made."""
+
+    def __init__(self, envs, function, *args):
+        self.outcome = None
+        self.thread = threading.Thread(target=self.run, args=(function, *args))
+        self.thread.start()
+        assert wait_until(lambda: envs._user == self.thread.ident or envs._closing, 5)
+
+    def run(self, function, *args):
+        try:
+            self.outcome = function(*args)
+        except Exception as error:
+            self.outcome = error
+
+    def end(self):
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+        return self.outcome
+
+
+def test_who_comes_second_is_refused():
+    fns = [lambda: Acts(sleep(NAP), "step")] * 3
+    envs = AsyncVectorEnv(fns, batch_size=2, context="fork")
+    envs.async_reset()
+    envs.send(ACTIONS, envs.recv()[4]["env_id"])
+    other = Beside(envs, envs.recv)
+    for refused in (
+        lambda: envs.send(ACTIONS[:1], [0]),
+        envs.recv,
+        envs.async_reset,
+        lambda: envs.step(ACTIONS),
+        lambda: envs.call("pid"),
+        lambda: envs.set_attr("steps", 5),
+        envs.call_wait,
+    ):
+        with pytest.raises(RuntimeError, match="another thread is in a call"):
+            refused()
+    assert other.end()[0].shape == (2, 2)
+    envs.send(ACTIONS)
+    assert envs.recv()[0].shape == (2, 2)
+    envs.close()
+
+
+def test_what_is_pending_is_named():
+    envs = AsyncVectorEnv([lambda: Acts(sleep(NAP), "step")] * 2, context="fork")
+    envs.reset()
+    other = Beside(envs, envs.step, ACTIONS)
+    assert wait_until(lambda: envs._state.value == "step", 5)
+    for refused in (envs.reset, envs.step_wait, lambda: envs.call("pid")):
+        with pytest.raises(AlreadyPendingCallError, match="pending call to `step`"):
+            refused()
+    assert other.end()[0].tolist() == [[1, 1]] * 2
+    envs.close()
+
+
+@pytest.mark.parametrize("copy", [True, False])
+def test_closed_while_another_thread_waits(copy):
+    envs = AsyncVectorEnv([lambda: Acts(sleep(60), "step")] * 2, copy=copy, context="fork")
+    envs.reset()
+    other = Beside(envs, envs.step, ACTIONS)
+    assert wait_until(lambda: envs._state.value == "step", 5)
+    with pytest.warns(UserWarning, match="pending call to `step`"):
+        envs.close()
+    assert isinstance(other.end(), ClosedEnvironmentError)
+    assert not any(process.is_alive() for process in envs.processes)
+
+
+def test_closed_by_two_threads(tmp_path):
+    """The second does not cut short what the first gives the environments time for."""
+
+    def late(env, name):
+        time.sleep(NAP)
+        (tmp_path / "closed").touch()
+
+    envs = AsyncVectorEnv([lambda: Acts(late, "close")] * 2, num_workers=2, context="fork")
+    envs.reset()
+    other = Beside(envs, envs.close)
+    envs.close()
+    with pytest.raises(ClosedEnvironmentError):
+        envs.step(ACTIONS)
+    assert other.end() is None
+    assert (tmp_path / "closed").exists() and envs.closed
+
+
+def test_exit_while_a_thread_waits_for_one_of_two(tmp_path):
+    program = start_script(
+        tmp_path / "program.py",
+        """
+import threading, time
+import gymvec
+from async_envs import Acts
+
+if __name__ == "__main__":
+    made = [gymvec.AsyncVectorEnv([Acts] * 2, daemon=False) for _ in range(4)]
+    print(*[process.pid for envs in made for process in envs.processes], flush=True)
+    for envs in made[:3]:
+        envs.call_async("nap", 60)
+        threading.Thread(target=envs.call_wait, daemon=True).start()
+    time.sleep(0.3)
+""",
+    )
+    pids = [int(pid) for pid in read_line(program).split()]
+    program.communicate(timeout=20)
+    assert wait_until(lambda: not any(map(alive, pids)), 3)
