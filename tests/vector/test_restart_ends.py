@@ -192,6 +192,22 @@ def test_at_close_nobody_is_replaced():
 # --- what it needs ----------------------------------------------------------------------
 
 
+def lose_a_worker():
+    envs = stepped(make())
+    kill(envs)
+    with pytest.warns(UserWarning, match=WARNED):
+        assert envs.step(ZEROS)[3].tolist() == LOST
+    envs.close()
+
+
+def test_a_fork_of_a_process_with_a_fork_server():
+    lose_a_worker()
+    fork = multiprocessing.get_context("fork").Process(target=lose_a_worker)
+    fork.start()
+    fork.join(60)
+    assert fork.exitcode == 0
+
+
 def test_what_cannot_be_pickled():
     # What a fork inherits. Pickled, the pipe of a queue is a number that means nothing elsewhere.
     for held in (threading.Lock(), multiprocessing.SimpleQueue()):

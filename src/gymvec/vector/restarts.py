@@ -236,7 +236,7 @@ class RestartingEngine(Engine):
         envs = self._envs_of(worker)
         self._clear(worker, envs, exitcode, reason)
         try:
-            workers.replace(worker, self._context, {env: self.last_seen.pack(env) for env in envs})
+            self._start_again(worker, {env: self.last_seen.pack(env) for env in envs})
         except Exception as error:
             self._give_up(worker, f"{reason}, and no other could be started: {error}", error)
         recent.append(now)
@@ -250,6 +250,14 @@ class RestartingEngine(Engine):
             f"the worker of environments {envs} (process {before}) {reason}. It was replaced by "
             f"process {workers.processes[worker].pid}; their episodes end where they were"
         )
+
+    def _start_again(self, worker: int, last_seen: dict[int, bytes]) -> None:
+        try:
+            self.workers.replace(worker, self._context, last_seen)
+        except ChildProcessError:
+            # The fork server is not this process's but of the one that it was forked from.
+            self._context = multiprocessing.get_context("spawn")
+            self.workers.replace(worker, self._context, last_seen)
 
     def _last_words(self, worker: int) -> BaseException | None:
         """Why a worker could not build its environments again."""
