@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ pytestmark = [
 ]
 
 ACTIONS = np.zeros((2, 2), np.float32)
-NAP = 2.0
+FORK = multiprocessing.get_context("fork") if hasattr(os, "fork") else None
 
 
 class Beside:
@@ -43,8 +44,18 @@ class Beside:
         return self.outcome
 
 
-def test_who_comes_second_is_refused():
-    fns = [lambda: Acts(sleep(NAP), "step")] * 3
+@pytest.fixture
+def gate():
+    """What an environment of :func:`held` waits for."""
+    return FORK.Event()
+
+
+def held(gate, at):
+    return lambda: Acts(lambda env, name: gate.wait(30), at)
+
+
+def test_who_comes_second_is_refused(gate):
+    fns = [held(gate, "step")] * 3
     envs = AsyncVectorEnv(fns, batch_size=2, context="fork")
     envs.async_reset()
     envs.send(ACTIONS, envs.recv()[4]["env_id"])
@@ -60,20 +71,22 @@ def test_who_comes_second_is_refused():
     ):
         with pytest.raises(RuntimeError, match="another thread is in a call"):
             refused()
+    gate.set()
     assert other.end()[0].shape == (2, 2)
     envs.send(ACTIONS)
     assert envs.recv()[0].shape == (2, 2)
     envs.close()
 
 
-def test_what_is_pending_is_named():
-    envs = AsyncVectorEnv([lambda: Acts(sleep(NAP), "step")] * 2, context="fork")
+def test_what_is_pending_is_named(gate):
+    envs = AsyncVectorEnv([held(gate, "step")] * 2, context="fork")
     envs.reset()
     other = Beside(envs, envs.step, ACTIONS)
     assert wait_until(lambda: envs._state.value == "step", 5)
     for refused in (envs.reset, envs.step_wait, lambda: envs.call("pid")):
         with pytest.raises(AlreadyPendingCallError, match="pending call to `step`"):
             refused()
+    gate.set()
     assert other.end()[0].tolist() == [[1, 1]] * 2
     envs.close()
 
@@ -90,19 +103,24 @@ def test_closed_while_another_thread_waits(copy):
     assert not any(process.is_alive() for process in envs.processes)
 
 
-def test_closed_by_two_threads(tmp_path):
+def test_closed_by_two_threads(gate, tmp_path):
     """The second does not cut short what the first gives the environments time for."""
 
+    own = os.getpid()
+
     def late(env, name):
-        time.sleep(NAP)
-        (tmp_path / "closed").touch()
+        # Also the environment that shows this process its spaces is closed.
+        if os.getpid() != own:
+            gate.wait(30)
+            (tmp_path / "closed").touch()
 
     envs = AsyncVectorEnv([lambda: Acts(late, "close")] * 2, num_workers=2, context="fork")
     envs.reset()
-    other = Beside(envs, envs.close)
+    other = Beside(envs, envs.close, 30)
     envs.close()
     with pytest.raises(ClosedEnvironmentError):
         envs.step(ACTIONS)
+    gate.set()
     assert other.end() is None
     assert (tmp_path / "closed").exists() and envs.closed
 

@@ -340,8 +340,11 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         if self._closing:
             return
         self._closing = True
-        # A call that another thread is in ends with an error, as soon as the workers have.
-        used = self._user is not None and self._user != get_ident()
+        # A call that another thread is in ends with an error, as soon as the workers have. From
+        # now on those of other threads are refused.
+        me = get_ident()
+        used = self._user not in (None, me)
+        self._user = me
         try:
             super().close(timeout=timeout, terminate=terminate or used)
         finally:
