@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 from async_envs import Acts, alive, die, die_beside_a_child, sleep, wait_until
-from scripted import Scripted
+from scripted import BOX, Scripted
 
 import gymvec
 from gymvec import AsyncVectorEnv, WorkerDiedError
@@ -297,3 +297,39 @@ def _leave_a_child(env, name):
     if os.fork() == 0:
         time.sleep(20)
         os._exit(0)
+
+
+# --- children of environments -----------------------------------------------------------
+
+
+def leave_in_a_fork(end):
+    """An act: fork; the child leaves by a function, and is waited for."""
+
+    def act(env, name):
+        child = os.fork()
+        if child == 0:
+            end()
+        os.waitpid(child, 0)
+
+    return act
+
+
+def fail():
+    raise LookupError("in a fork")
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("end", [sys.exit, fail, lambda: None], ids=["exit", "raise", "return"])
+def test_a_fork_of_a_worker_gives_no_answers(context, end):
+    """Whatever it does there, the child ends, and the worker goes on."""
+    places = "step close" if end is not sys.exit else "init reset step twice close"
+    fns = [lambda: Acts(leave_in_a_fork(end), places), Acts]
+    kwargs = {"observation_space": BOX, "action_space": BOX}
+    envs = AsyncVectorEnv(fns, num_workers=1, context=context, **kwargs)
+    pids = envs.call("pid")
+    envs.reset()
+    for step in range(1, 4):
+        assert envs.step(np.zeros((2, 2)))[0].tolist() == [[step, step]] * 2
+    assert envs.call("twice", 2) == (4, 4) and envs.call("pid") == pids
+    envs.close()
+    assert [process.exitcode for process in envs.processes] == [0]

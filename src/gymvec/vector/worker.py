@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -129,6 +130,22 @@ class _Worker:
         self._stepper: Stepper | None = None
         self._actions: Any = None
         self._meter = WaitMeter() if orders.measures_waiting and self._part.size > 1 else None
+        self._is_copy = False
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._disown)
+
+    def _disown(self) -> None:
+        """This process is a child that an environment has forked: it must not answer."""
+        self._is_copy = True
+        # Unless another thread waits on it, which is not here.
+        with contextlib.suppress(RuntimeError):
+            self._bell.close()
+
+    def _let_copies_end(self, error: BaseException) -> None:
+        """Where an environment raised: in a child that it has forked, that ends the child."""
+        if self._is_copy:
+            # `sys.exit`, above all.
+            raise error
 
     def run(self) -> None:
         """Serve until every environment is closed."""
@@ -172,6 +189,7 @@ class _Worker:
         self._outbox.append(self._envelope(env, Subject.ANSWER, content))
 
     def _fail(self, env: int, error: BaseException) -> None:
+        self._let_copies_end(error)
         self._letters[env] = True
         self._outbox.append(self._envelope(env, Subject.ERROR, pack_error(error)))
 
@@ -217,6 +235,7 @@ class _Worker:
                 env = self._envs[i] = env_fn()
                 report = self._describe(env)
             except BaseException as error:
+                self._let_copies_end(error)
                 self._reports.append(self._envelope(i, Subject.ERROR, pack_error(error)))
                 return False
             fits = fits and report["same_observation_space"] and report["same_action_space"]
