@@ -331,5 +331,5 @@ def test_a_fork_of_a_worker_gives_no_answers(context, end):
     for step in range(1, 4):
         assert envs.step(np.zeros((2, 2)))[0].tolist() == [[step, step]] * 2
     assert envs.call("twice", 2) == (4, 4) and envs.call("pid") == pids
-    envs.close()
+    envs.close(timeout=60)  # Each of its forks has to end first.
     assert [process.exitcode for process in envs.processes] == [0]
