@@ -7,7 +7,6 @@ import signal
 import sys
 import threading
 import time
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ SECONDS = 2.0
 
 
 class Interrupts:
-    """Interrupts the main thread once after a random time, in the next block that asks for it."""
+    """Interrupts the main thread once after a random time, in the next call that asks for it."""
 
     def __init__(self):
         self.armed = False
@@ -52,12 +51,12 @@ class Interrupts:
             self.count += 1
             raise KeyboardInterrupt
 
-    @contextmanager
-    def one(self):
+    def one(self, call):
+        # No `with` block: an interrupt within what leaves it could not be caught.
         try:
             self.asked.release()
             self.armed = True
-            yield
+            call()
             self.armed = False
         except KeyboardInterrupt:
             pass
@@ -102,18 +101,20 @@ def test_steps_that_are_interrupted(interrupts, letters, shared_memory):
     envs.set_attr("actions", [Forgets()] * 3)
     envs.reset()
     batch = {"a": [0, 1, 2], "b": ("a", "b", "c")} if letters else [0, 1, 2]
+
+    def step():
+        envs.step_async(batch)
+        envs.step_wait()
+
     until = time.monotonic() + SECONDS
     while time.monotonic() < until:
-        with interrupts.one():
-            envs.step_async(batch)
-            envs.step_wait()
+        interrupts.one(step)
         if envs._state.value == "step":
             observations, rewards, *_ = envs.step_wait()
             assert rewards.tolist() == [1, 1, 1]
             assert len(set(observations["n"].tolist())) == 1
             assert set(observations["text"]) == {str(observations["n"][0])}
-        with interrupts.one():
-            envs.get_attr("steps")
+        interrupts.one(lambda: envs.get_attr("steps"))
         if envs._state.value == "call":
             envs.call_wait()
         steps = envs.get_attr("steps")
@@ -130,11 +131,14 @@ def test_large_letters_that_are_interrupted(interrupts):
     envs = AsyncVectorEnv([lambda: Scripted()] * 2, num_workers=2)
     envs.reset()
     large = np.arange(300_000)
+
+    def call():
+        envs.call_async("twice", large)
+        envs.call_wait()
+
     until = time.monotonic() + SECONDS
     while time.monotonic() < until:
-        with interrupts.one():
-            envs.call_async("twice", large)
-            envs.call_wait()
+        interrupts.one(call)
         if envs._state.value == "call":
             assert [result[-1] for result in envs.call_wait()] == [599_998] * 2
         assert envs.call("twice", 4) == (8, 8)
@@ -146,27 +150,31 @@ def test_resets_and_late_calls_that_are_interrupted(interrupts):
     envs.reset()
     mask = np.array([True, False, True])
     seed = 0
+
+    def reset_some():
+        envs.reset(seed=seed, options={"reset_mask": mask})
+
+    def step_too_early():
+        envs.reset_async(seed=seed + 10)
+        try:
+            envs.reset_wait(timeout=0)
+        except TimeoutError:
+            envs.step_async(np.zeros((3, 2)))
+            envs.step_wait()
+
     until = time.monotonic() + SECONDS
     while time.monotonic() < until:
         seed += 1
-        with interrupts.one():
-            envs.reset(seed=seed, options={"reset_mask": mask})
+        interrupts.one(reset_some)
         if envs._state.value == "reset":
             envs.reset_wait()
-        with interrupts.one():
-            envs.reset_async(seed=seed + 10)
-            try:
-                envs.reset_wait(timeout=0)
-            except TimeoutError:
-                envs.step_async(np.zeros((3, 2)))
-                envs.step_wait()
+        interrupts.one(step_too_early)
         for name in ("reset", "step"):
             if envs._state.value == name:
                 getattr(envs, f"{name}_wait")()
         envs.reset(seed=seed)
         assert [resets[-1][0] for resets in envs.get_attr("resets")] == [seed, seed + 1, seed + 2]
-        with interrupts.one():
-            envs.set_attr("resets", [[], [], []])
+        interrupts.one(lambda: envs.set_attr("resets", [[], [], []]))
         if envs._state.value == "call":
             assert envs.call_wait() == (None, None, None)
         assert envs.step(np.zeros((3, 2)))[0].tolist() == [[1, 1]] * 3

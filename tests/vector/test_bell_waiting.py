@@ -102,9 +102,9 @@ def test_an_exception_of_a_signal_handler_ends_a_wait(wait):
 
     for blocked in (lambda: worker.wait(30), lambda: parent.wait(1, 30), lambda: parent.wait(1)):
         thread = threading.Thread(target=interrupt)
-        thread.start()
         begin = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
+            thread.start()
             blocked()
         assert time.monotonic() - begin < 5
         thread.join()

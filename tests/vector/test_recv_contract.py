@@ -379,8 +379,8 @@ def test_interrupt_loses_nothing(envs):
     envs.async_reset()
     everyone(envs)
     envs.send([0.0, 1.0], [0, 1])
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
         envs.recv()
     batch = envs.recv(LONG)
     assert ids_of(batch) == [0, 1] and batch[0][:, 1].tolist() == [1, 1]
