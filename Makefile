@@ -75,8 +75,9 @@ build/c/%.thread: csrc/%.c $(C_CODE) $(C_HEADERS)
 # Not every compiler comes with ThreadSanitizer, and only the control words use threads.
 HAS_THREAD := $(shell echo 'int main(void) { return 0; }' \
 	| $(CC) -fsanitize=thread -x c - -o /dev/null 2> /dev/null && echo yes)
+THREADED := test_bell test_wait test_handovers
 C_PROGRAMS := $(C_TESTS:csrc/%.c=build/c/%.plain) $(C_TESTS:csrc/%.c=build/c/%.address) \
-	$(if $(HAS_THREAD),$(patsubst csrc/%.c,build/c/%.thread,$(filter %/test_bell.c %/test_wait.c %/test_handovers.c,$(C_TESTS))))
+	$(if $(HAS_THREAD),$(THREADED:%=build/c/%.thread))
 # Hand-overs; ThreadSanitizer makes each of them many times slower.
 ARGUMENTS_test_handovers.thread := 10000
 
@@ -111,7 +112,7 @@ build/portable/site: build/portable/made
 	touch $@
 
 test-portable: build/portable/site $(VENV)/with-test ## Run the tests of processes as on macOS and Windows
-	for name in test_bell test_wait test_handovers; do \
+	for name in $(THREADED); do \
 		$(CC) -std=c11 -Wall -Wextra -g -O1 -pthread -DGV_PORTABLE csrc/$$name.c $(C_CODE) -lm -o build/portable/$$name \
 		&& build/portable/$$name || exit 1; done
 	PYTHONPATH="$(PORTABLE)" $(PY) -m pytest tests/vector $(ARGS)

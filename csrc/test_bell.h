@@ -2,6 +2,14 @@
 #ifndef GYMVEC_TEST_BELL_H
 #define GYMVEC_TEST_BELL_H
 
+/* Before any header of the system: this file is to be included first. */
+#if defined(__linux__) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE
+#endif
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE
+#endif
+
 #include "bell.h"
 #include "check.h"
 

@@ -3,13 +3,6 @@
  *
  * Sleeps have no time limit here, so a lost wake-up is a hang; the alarm makes it a failure.
  */
-#if defined(__linux__) && !defined(_GNU_SOURCE)
-#define _GNU_SOURCE
-#endif
-#ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE
-#endif
-
 #include "test_bell.h"
 
 #include <pthread.h>

@@ -1,13 +1,7 @@
 /* Tests of waiting, of signals and of the watchdog, without Python. */
-#if defined(__linux__) && !defined(_GNU_SOURCE)
-#define _GNU_SOURCE
-#endif
-#ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE
-#endif
+#include "test_bell.h"
 
 #include "bell_internal.h"
-#include "test_bell.h"
 
 #include <pthread.h>
 #include <signal.h>
