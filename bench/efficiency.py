@@ -5,13 +5,15 @@
 
 All subjects take the same steps with the same seeds and actions, in turn, for several rounds;
 ratios are taken within a round. In the bare loops a reset counts as the step that the autoreset
-mode makes of it.
+mode makes of it. A figure during which something else slowed a core down is taken anew, whoever's
+it is; ``--every-figure`` lets it count.
 """
 
 import argparse
 import statistics
 
 import measure
+from disturbance import Disturbance
 
 from gymvec.compare.backends import BACKENDS, LIMIT, Setting
 from gymvec.compare.measure import Plan, Pool
@@ -31,7 +33,7 @@ TARGETS = {
 NOTHING_TARGETS = {"Gymnasium sync": 2, "Gymnasium async": 60}
 
 
-def measured(name, num_envs, workers, plan, pool):
+def measured(name, num_envs, workers, plan, pool, disturbed):
     """Seconds an env step of each subject, one figure a round; and what was refused.
 
     Those of the bare loops are of one core, the mean of all; "unevenness" is by how much the
@@ -41,7 +43,7 @@ def measured(name, num_envs, workers, plan, pool):
     subjects = [
         (BACKENDS[key], measure.cores() if BACKENDS[key] is LIMIT else workers) for key in KEYS
     ]
-    rows = measure_rows(setting, subjects, plan, pool)
+    rows = measure_rows(setting, subjects, plan, pool, disturbed=disturbed)
     times = {row.backend: row.seconds for row in rows if row.reason is None}
     cores = min(num_envs, measure.cores())
     times[LIMIT.name] = [seconds * cores for seconds in times[LIMIT.name]]
@@ -51,6 +53,8 @@ def measured(name, num_envs, workers, plan, pool):
         "steps": rows[0].steps,
         "times": times,
         "unevenness": statistics.median(rows[0].unevenness),
+        "retaken": {row.backend: row.retaken for row in rows},
+        "disturbed": {row.backend: row.disturbed for row in rows},
         "refused": {row.backend: row.reason for row in rows if row.reason is not None},
     }
 
@@ -96,6 +100,7 @@ def row(result):
             for kind in ("bare loops", *measure.VECTOR_ENVS)
         ),
         f"{result['unevenness']:.2f}",
+        *(str(sum(result[kind].values())) for kind in ("retaken", "disturbed")),
         *(
             f"{efficiency[kind]:.2f}" if kind in efficiency else "0"
             for kind in ("Gymnasium async", "gymvec async")
@@ -110,7 +115,7 @@ def row(result):
 
 HEADER = [
     "environment", "n", "bare loop, us", *(f"{kind}, us" for kind in measure.VECTOR_ENVS),
-    "slowest loop / mean",
+    "slowest loop / mean", "figures taken anew", "figures that count though disturbed",
     "efficiency of Gymnasium async", "of gymvec async", "Gymnasium sync / async over it",
     "target", "reached",
 ]  # fmt: skip
@@ -124,13 +129,15 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.0, help="a subject and round, average")
     parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--every-figure", action="store_true", help="also disturbed ones")
     arguments = parser.parse_args()
     plan = Plan(arguments.rounds, arguments.seconds, time_limit=300, same_steps=True)
+    disturbed = (lambda: False) if arguments.every_figure else Disturbance()
     load, results = measure.load(), []
     with Pool() as pool:
         for name in arguments.envs.split(","):
             for num_envs in map(int, arguments.num_envs.split(",")):
-                result = measured(name, num_envs, arguments.workers, plan, pool)
+                result = measured(name, num_envs, arguments.workers, plan, pool, disturbed)
                 results.append(judged(result, measure.cores()))
                 print(" ".join(row(result)), flush=True)
     facts = measure.about(load) | {"workers": arguments.workers, "results": results}

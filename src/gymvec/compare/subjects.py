@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import multiprocessing
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -113,11 +114,13 @@ class BareLoops:
         self._pipes, self._processes = [], []
         # Kept, because its memory is given to others as soon as nobody here has it.
         self._barrier = multiprocessing.Barrier(count)
-        for start, stop in itertools.pairwise(bounds):
+        cores = _cores(count)
+        for core, (start, stop) in zip(cores, itertools.pairwise(bounds), strict=True):
             ours, theirs = multiprocessing.Pipe()
+            make = CloudpickleWrapper(env_fn)
             process = multiprocessing.Process(
                 target=_serve_loop,
-                args=(CloudpickleWrapper(env_fn), num_envs, start, stop, theirs, self._barrier),
+                args=(make, num_envs, start, stop, theirs, self._barrier, core),
                 daemon=True,
             )
             process.start()
@@ -198,8 +201,22 @@ class Loop:
             env.close()
 
 
-def _serve_loop(env_fn: Any, num_envs: int, start: int, stop: int, pipe: Any, barrier: Any) -> None:
+def _cores(count: int) -> list[int] | list[None]:
+    """A core for each loop, or None where the system is to choose.
+
+    It may wake two loops on one core and see that late, but with cores to spare it knows better
+    which of them are halves of one.
+    """
+    usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
+    return usable if len(usable) == count else [None] * count
+
+
+def _serve_loop(
+    env_fn: Any, num_envs: int, start: int, stop: int, pipe: Any, barrier: Any, core: int | None
+) -> None:
     try:
+        if core is not None:
+            os.sched_setaffinity(0, {core})
         loop = Loop(env_fn, num_envs, start, stop)
         pipe.send(0.0)
         while (steps := pipe.recv()) is not None:
