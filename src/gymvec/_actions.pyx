@@ -102,7 +102,7 @@ cdef class ActionBlock:
             IndexError: An environment is outside ``[0, n)``.
         """
         cdef cnp.ndarray array
-        cdef int type_num
+        cdef int i, type_num
         cdef cnp.npy_intp count = self._n
         cdef const int64_t* where = NULL
         if envs is not None:

@@ -36,22 +36,33 @@ def test_the_map_of_eight_cartpoles(layout):
     assert layout.size == int(size.replace(",", ""))
 
 
+def extent(place):
+    """Where an array begins, and its bytes."""
+    return place.offset, place.dtype.itemsize * math.prod(place.shape)
+
+
 @pytest.mark.parametrize(("num_envs", "num_workers"), [(1, 1), (8, 3), (300, 7)])
 def test_nothing_overlaps_and_no_two_writers_share_a_line(num_envs, num_workers):
     space = gym.spaces.Dict(a=gym.spaces.Box(-1, 1, (3,)), b=gym.spaces.Discrete(5))
     layout = Layout(space, space, num_envs, num_workers, num_sets=2)
-    places = [
-        place
-        for part in layout.slices
-        for place in (part.rewards, part.terminations, part.truncations, part.letters)
-    ]
-    places += [block for blocks in layout.observations for block in blocks.values()]
+    places = [block for blocks in layout.observations for block in blocks.values()]
     places += [place for action in layout.actions for place in (action.rows, action.codes)]
+    places += [part.rewards for part in layout.slices]
     places.append(layout.info_slots)
-    regions = [(place.offset, place.dtype.itemsize * math.prod(place.shape)) for place in places]
+    regions = [extent(place) for place in places]
     regions += [(layout.hub, 192), *((part.lane, 128 + 16 * part.size) for part in layout.slices)]
     assert all(offset % 64 == 0 for offset, _ in regions)
+    # They share lines with the rewards of the same worker, and with nothing else.
+    regions += [
+        extent(place)
+        for part in layout.slices
+        for place in (part.terminations, part.truncations, part.letters)
+    ]
     regions.sort()
     for (start, size), (following, _) in zip(regions, regions[1:], strict=False):
         assert start + size <= following
     assert regions[-1][0] + regions[-1][1] <= layout.size
+    for part in layout.slices:
+        begin = part.rewards.offset
+        for place in (part.terminations, part.truncations, part.letters):
+            assert begin < place.offset < begin + 11 * part.size
