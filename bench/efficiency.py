@@ -5,21 +5,25 @@
 
 All subjects take the same steps with the same seeds and actions, in turn, for several rounds;
 ratios are taken within a round. In the bare loops a reset counts as the step that the autoreset
-mode makes of it. A figure during which something else slowed a core down is taken anew, whoever's
-it is; ``--every-figure`` lets it count.
+mode makes of it. Figures count if probes before and after them found all cores at full speed; the
+others are kept, and the efficiency over all rounds stands beside that of these.
 """
 
 import argparse
 import statistics
 
 import measure
-from disturbance import Disturbance
+from probes import Probes
 
 from gymvec.compare.backends import BACKENDS, LIMIT, Setting
 from gymvec.compare.measure import Plan, Pool
 from gymvec.compare.measure import measured as measure_rows
 
-KEYS = ("loops", "gymnasium-sync", "gymnasium-async", "gymvec-sync", "gymvec-async")
+# Those whose ratio is a target follow one another.
+KEYS = ("loops", "gymvec-async", "gymnasium-sync", "gymnasium-async", "gymvec-sync")
+
+# Fewer rounds have no median worth the name.
+FEWEST_ROUNDS = 3
 
 TARGETS = {
     ("CartPole-v1", 8): 0.70,
@@ -31,9 +35,10 @@ TARGETS = {
 }
 # An environment that does nothing: times of Gymnasium over the time of gymvec async.
 NOTHING_TARGETS = {"Gymnasium sync": 2, "Gymnasium async": 60}
+OURS = "gymvec async"
 
 
-def measured(name, num_envs, workers, plan, pool, disturbed):
+def measured(name, num_envs, workers, plan, pool, probes):
     """Seconds an env step of each subject, one figure a round; and what was refused.
 
     Those of the bare loops are of one core, the mean of all; "unevenness" is by how much the
@@ -43,7 +48,9 @@ def measured(name, num_envs, workers, plan, pool, disturbed):
     subjects = [
         (BACKENDS[key], measure.cores() if BACKENDS[key] is LIMIT else workers) for key in KEYS
     ]
-    rows = measure_rows(setting, subjects, plan, pool, disturbed=disturbed)
+    rows = measure_rows(
+        setting, subjects, plan, pool, lambda subject, parts: probes((name, num_envs, subject))
+    )
     times = {row.backend: row.seconds for row in rows if row.reason is None}
     cores = min(num_envs, measure.cores())
     times[LIMIT.name] = [seconds * cores for seconds in times[LIMIT.name]]
@@ -53,42 +60,66 @@ def measured(name, num_envs, workers, plan, pool, disturbed):
         "steps": rows[0].steps,
         "times": times,
         "unevenness": statistics.median(rows[0].unevenness),
-        "retaken": {row.backend: row.retaken for row in rows},
-        "disturbed": {row.backend: row.disturbed for row in rows},
         "refused": {row.backend: row.reason for row in rows if row.reason is not None},
     }
 
 
-def judged(result, cores):
-    """The result with its ratios, its target and whether it is reached."""
+def counting(result, *kinds):
+    """The figures of each of these, of the rounds in which all of theirs count."""
+    flags = [result["at full speed"][kind] for kind in kinds]
+    return [
+        [seconds for seconds, *fast in zip(result["times"][kind], *flags, strict=True) if all(fast)]
+        for kind in kinds
+    ]
+
+
+def judged(result, at_full_speed, cores):
+    """The result with its medians, its ratios, its target and whether it is reached."""
     times, key = result["times"], (result["env"], result["num_envs"])
-    bare = times["bare loops"]
+    result["at full speed"] = {kind: at_full_speed[(*key, kind)] for kind in times}
+
+    def ratio(above, below):
+        pair = counting(result, above, below)
+        return measure.median_ratio(*pair) if len(pair[0]) >= FEWEST_ROUNDS else None
+
+    result["medians"] = {
+        kind: statistics.median(counting(result, kind)[0] or seconds)
+        for kind, seconds in times.items()
+    }
+    result["rounds"] = len(times[LIMIT.name])
+    result["rounds that count"] = len(counting(result, LIMIT.name, OURS)[0])
     result["efficiency"] = {
-        kind: measure.median_ratio(bare, taken) / cores
-        for kind, taken in times.items()
-        if kind != "bare loops"
+        kind: found / cores
+        for kind in times
+        if kind != LIMIT.name and (found := ratio(LIMIT.name, kind)) is not None
+    }
+    result["efficiency in all rounds"] = {
+        kind: measure.median_ratio(times[LIMIT.name], times[kind]) / cores
+        for kind in times
+        if kind != LIMIT.name
     }
     result["over Gymnasium"] = {
-        kind: measure.median_ratio(times[kind], times["gymvec async"])
+        kind: found
         for kind in NOTHING_TARGETS
-        if kind in times
+        if kind in times and (found := ratio(kind, OURS)) is not None
     }
-    if result["env"] == "Nothing":
-        result["target"] = NOTHING_TARGETS if result["num_envs"] == 32 else None
-        result["reached"] = result["target"] and all(
-            result["over Gymnasium"][kind] >= factor for kind, factor in NOTHING_TARGETS.items()
-        )
-    else:
+    result["target"] = result["reached"] = None
+    if result["env"] != "Nothing":
         result["target"] = TARGETS.get(key)
-        result["reached"] = result["target"] and (
-            result["efficiency"]["gymvec async"] >= result["target"]
+        if result["target"] is not None:
+            result["reached"] = result["efficiency"].get(OURS, 0) >= result["target"]
+    elif result["num_envs"] == 32:
+        result["target"] = NOTHING_TARGETS
+        result["reached"] = all(
+            result["over Gymnasium"].get(kind, 0) >= factor
+            for kind, factor in NOTHING_TARGETS.items()
         )
     return result
 
 
 def row(result):
     """The cells of a result."""
-    times, efficiency = result["times"], result["efficiency"]
+    medians, efficiency = result["medians"], result["efficiency"]
     ratios, target = result["over Gymnasium"], result["target"]
     if isinstance(target, dict):
         target = " and ".join(f"{factor} times {kind[10:]}" for kind, factor in target.items())
@@ -96,15 +127,16 @@ def row(result):
         result["env"],
         str(result["num_envs"]),
         *(
-            measure.microseconds(times[kind]) if kind in times else "refuses"
-            for kind in ("bare loops", *measure.VECTOR_ENVS)
+            measure.digits(medians[kind] * 1e6) if kind in medians else "refuses"
+            for kind in (LIMIT.name, *measure.VECTOR_ENVS)
         ),
         f"{result['unevenness']:.2f}",
-        *(str(sum(result[kind].values())) for kind in ("retaken", "disturbed")),
+        f"{result['rounds that count']} of {result['rounds']}",
         *(
-            f"{efficiency[kind]:.2f}" if kind in efficiency else "0"
-            for kind in ("Gymnasium async", "gymvec async")
+            f"{efficiency[kind]:.2f}" if kind in efficiency else "-" if kind in medians else "0"
+            for kind in ("Gymnasium async", OURS)
         ),
+        f"{result['efficiency in all rounds'][OURS]:.2f}",
         " / ".join(
             measure.digits(ratios[kind]) if kind in ratios else "-" for kind in NOTHING_TARGETS
         ),
@@ -115,9 +147,9 @@ def row(result):
 
 HEADER = [
     "environment", "n", "bare loop, us", *(f"{kind}, us" for kind in measure.VECTOR_ENVS),
-    "slowest loop / mean", "figures taken anew", "figures that count though disturbed",
-    "efficiency of Gymnasium async", "of gymvec async", "Gymnasium sync / async over it",
-    "target", "reached",
+    "slowest loop / mean", "rounds that count",
+    "efficiency of Gymnasium async", "of gymvec async", "in all rounds",
+    "Gymnasium sync / async over it", "target", "reached",
 ]  # fmt: skip
 
 
@@ -129,17 +161,17 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.0, help="a subject and round, average")
     parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--every-figure", action="store_true", help="also disturbed ones")
     arguments = parser.parse_args()
     plan = Plan(arguments.rounds, arguments.seconds, time_limit=300, same_steps=True)
-    disturbed = (lambda: False) if arguments.every_figure else Disturbance()
-    load, results = measure.load(), []
+    load, results, probes = measure.load(), [], Probes()
     with Pool() as pool:
         for name in arguments.envs.split(","):
             for num_envs in map(int, arguments.num_envs.split(",")):
-                result = measured(name, num_envs, arguments.workers, plan, pool, disturbed)
-                results.append(judged(result, measure.cores()))
-                print(" ".join(row(result)), flush=True)
+                print(f"measuring {name}, n = {num_envs}", flush=True)
+                results.append(measured(name, num_envs, arguments.workers, plan, pool, probes))
+    at_full_speed = probes.at_full_speed()
+    for result in results:
+        judged(result, at_full_speed, measure.cores())
     facts = measure.about(load) | {"workers": arguments.workers, "results": results}
     measure.report("Vector environments", HEADER, map(row, results), facts, arguments.json)
 

@@ -15,36 +15,32 @@ COLUMNS = ("Gymnasium sync", "gymvec sync", "Gymnasium async", "gymvec async")
 
 def table(facts):
     """The table, and what its figures mean nothing without."""
-    results = facts["results"]
     lines = [
         " | ".join(["| environment | n | bare loop, us", *(f"{kind}, us" for kind in COLUMNS)])
-        + " | slowest loop / mean | efficiency of Gymnasium async | of gymvec async |",
-        "|---" + "|---:" * 9 + "|",
+        + " | slowest loop / mean | rounds that count | efficiency of Gymnasium async "
+        "| of gymvec async | in all rounds |",
+        "|---" + "|---:" * 11 + "|",
     ]
-    for result in results:
-        times, efficiency = result["times"], result["efficiency"]
+    for result in facts["results"]:
+        medians, efficiency = result["medians"], result["efficiency"]
         cells = [result["env"], str(result["num_envs"])]
         cells += [
-            measure.microseconds(times[kind]) if kind in times else "refuses"
+            measure.digits(medians[kind] * 1e6) if kind in medians else "refuses"
             for kind in ("bare loops", *COLUMNS)
         ]
         cells.append(f"{result['unevenness']:.2f}")
+        cells.append(f"{result['rounds that count']} of {result['rounds']}")
         cells += [
-            f"{efficiency[kind]:.2f}" if kind in efficiency else "0"
+            f"{efficiency[kind]:.2f}" if kind in efficiency else "-" if kind in medians else "0"
             for kind in ("Gymnasium async", "gymvec async")
         ]
+        cells.append(f"{result['efficiency in all rounds']['gymvec async']:.2f}")
         lines.append("| " + " | ".join(cells) + " |")
-    taken = sum(len(times) for result in results for times in result["times"].values())
-    retaken, disturbed = (
-        sum(sum(result[key].values()) for result in results) for key in ("retaken", "disturbed")
-    )
     versions = ", ".join(f"{name} {found}" for name, found in facts["versions"].items())
     lines += [
         "",
         f"Microseconds an environment step, medians of `{facts['command']}` with "
-        f"{facts['workers']} workers on {facts['machine']}; {versions}. Of {taken} figures, "
-        f"{retaken} were taken anew because something else slowed a core down, and {disturbed} "
-        "count although that may be.",
+        f"{facts['workers']} workers on {facts['machine']}; {versions}.",
     ]
     return "\n".join(lines)
 

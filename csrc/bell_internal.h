@@ -93,7 +93,7 @@ typedef struct gv_waiter {
     gv_policy policy;
     bool waiting;    /* a wait is under way, perhaps over several calls */
     bool slept;      /* in this wait */
-    bool shares;     /* somebody else had the core when this side yielded last */
+    bool shares;     /* the core, as it seemed at the last yield, of this wait or another */
     uint64_t begun;  /* when it began */
     uint64_t spent;  /* of this wait's spin: time on the core that nobody else wanted */
     uint64_t budget; /* most of that */

@@ -1,6 +1,7 @@
-"""What puts measurements into README.md."""
+"""What judges measurements and puts them into README.md."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -81,3 +82,95 @@ def test_peers(readme):
         "python 3.11.7.\n"
         "<!-- end of table -->\nafter\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("command", "source"),
+    [
+        (["table.py", "paste"], "utils"),
+        (["vector_table.py"], "efficiency"),
+        (["readme.py", "compare"], "compare"),
+        (["readme.py", "peers"], "peers"),
+    ],
+)
+def test_readme_has_the_figures_that_are_kept(tmp_path, command, source):
+    kept = BENCH.parent / "README.md"
+    target = tmp_path / "README.md"
+    shutil.copy(kept, target)
+    script, *more = command
+    subprocess.run(
+        [sys.executable, BENCH / script, *more, BENCH / f"results/{source}.json", target],
+        check=True,
+        timeout=60,
+    )
+    assert target.read_text(encoding="utf-8") == kept.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    monkeypatch.syspath_prepend(BENCH)
+
+
+def test_figures_between_slow_probes_do_not_count(bench):
+    from probes import at_full_speed
+
+    # The second core is slower, always.
+    fast, first_slow, second_slow = [1.0, 2.0], [1.3, 2.0], [1.0, 2.6]
+    built = [("a", fast), ("b", fast)]
+    rounds = [
+        ("a", fast), ("b", [1.1, 2.2]),
+        ("a", first_slow), ("b", fast),
+        ("a", fast), ("b", second_slow),
+        ("a", fast), ("b", fast),
+    ]  # fmt: skip
+    assert at_full_speed(built + rounds * 10) == {
+        "a": [True, False, True, False] * 10,
+        "b": [True, False, False, True] * 10,
+    }
+
+
+def test_probes_ask_each_core_and_leave_the_process_where_it_was(bench):
+    import os
+
+    from probes import Probes
+
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    probes = Probes()
+    for _ in range(3):
+        probes("a")
+    assert len(probes.at_full_speed()["a"]) == 2
+    if usable is not None:
+        assert os.sched_getaffinity(0) == usable
+        assert [len(times) for _, times in probes._taken] == [len(usable)] * 3
+
+
+def test_efficiency_is_that_of_the_rounds_that_count(bench):
+    from efficiency import judged
+
+    key = ("CartPole-v1", 32)
+    result = {
+        "env": key[0],
+        "num_envs": key[1],
+        "times": {
+            "bare loops": [2.0, 2.0, 2.0, 9.0, 2.0],
+            "gymvec async": [1.25, 1.0, 1.25, 1.0, 9.0],
+            "Gymnasium sync": [2.0] * 5,
+        },
+    }
+    full = [True] * 5
+    flags = {
+        (*key, "bare loops"): [True, True, True, False, True],
+        (*key, "gymvec async"): [True, True, True, True, False],
+        (*key, "Gymnasium sync"): full,
+    }
+    found = judged(result, flags, cores=2)
+    assert (found["rounds that count"], found["rounds"]) == (3, 5)
+    assert found["efficiency"] == {"gymvec async": 0.8, "Gymnasium sync": 0.5}
+    assert found["efficiency in all rounds"]["gymvec async"] == 0.8
+    assert found["medians"]["gymvec async"] == 1.125
+    assert (found["target"], found["reached"]) == (0.85, False)
+
+    flags[(*key, "gymvec async")] = [True, True, False, True, False]
+    found = judged(result, flags, cores=2)
+    assert found["efficiency"] == {"Gymnasium sync": 0.5}
+    assert found["reached"] is False

@@ -25,10 +25,6 @@ __all__ = [
 # A pass of calibration is long enough once it takes this part of a round.
 _CALIBRATION = 0.2
 _CLOSE_SECONDS = 10.0
-# How long an undisturbed machine is waited for, and figures are taken anew, before one counts
-# anyway; and how long it takes to look again.
-_PATIENCE_SECONDS = 4.0
-_LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -63,8 +59,6 @@ class Row:
         unevenness: Of bare loops, by how much the slowest took longer than the mean, a factor a
             round. Their ``seconds`` are of the mean. Who steps all environments in lock-step
             waits for the slowest core.
-        retaken: How many figures were dropped because something disturbed the machine.
-        disturbed: How many figures count although nobody knows that nothing did.
     """
 
     backend: str
@@ -74,8 +68,6 @@ class Row:
     seconds: list[float] = field(default_factory=list)
     reason: str | None = None
     unevenness: list[float] = field(default_factory=list)
-    retaken: int = 0
-    disturbed: int = 0
 
 
 class Pool:
@@ -107,7 +99,6 @@ def measured(
     plan: Plan,
     pool: Pool,
     tick: Callable[[str, int], None] = lambda name, parts: None,
-    disturbed: Callable[[], bool] = lambda: False,
 ) -> list[Row]:
     """Measure backends with some number of environments.
 
@@ -117,17 +108,11 @@ def measured(
         plan: How much is measured.
         pool: Where hosts come from and go to.
         tick: Is told the name of a backend and how many of its :func:`parts` are done.
-        disturbed: Says whether something else slows the machine down just now. It is asked right
-            before and right after each figure, which counts if both answers are no; where that
-            does not come about for long, it counts anyway.
 
     Returns:
         A row a subject. One that fails has the reason in its row, and the others go on.
     """
-    stages = [
-        _Stage(backend, workers, setting, plan, pool, tick, disturbed)
-        for backend, workers in subjects
-    ]
+    stages = [_Stage(backend, workers, setting, plan, pool, tick) for backend, workers in subjects]
     try:
         for stage in stages:
             stage.start()
@@ -162,7 +147,6 @@ class _Stage:
         plan: Plan,
         pool: Pool,
         tick: Callable[[str, int], None],
-        disturbed: Callable[[], bool],
     ) -> None:
         self.row = Row(backend.name, setting.num_envs, workers if backend.has_workers else None)
         self._backend = backend
@@ -171,7 +155,6 @@ class _Stage:
         self._plan = plan
         self._pool = pool
         self._tick = tick
-        self._disturbed = disturbed
         self._host: Host | None = None
         self._left = parts(plan)
 
@@ -203,7 +186,9 @@ class _Stage:
             return
         steps = self.row.steps
         try:
-            seconds, unevenness = self._figure(steps)
+            self._ask(take, steps // 10 + 1)
+            seconds = self._ask(take, steps)
+            unevenness = self._ask(unevenness_of)
         except Failure as failure:
             self._fail(str(failure))
         else:
@@ -211,24 +196,6 @@ class _Stage:
             if unevenness is not None:
                 self.row.unevenness.append(unevenness)
             self._done(1)
-
-    def _figure(self, steps: int) -> tuple[float, float | None]:
-        """Seconds of that many steps, and the unevenness of loops, of an undisturbed machine."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            if self._disturbed():
-                time.sleep(_LOOK_SECONDS)
-                continue
-            figure = self._take(steps)
-            if not self._disturbed():
-                return figure
-            self.row.retaken += 1
-        self.row.disturbed += 1
-        return self._take(steps)
-
-    def _take(self, steps: int) -> tuple[float, float | None]:
-        self._ask(take, steps // 10 + 1)
-        return self._ask(take, steps), self._ask(unevenness_of)
 
     def close(self) -> None:
         """Close the environments, and end the host unless it can be used again."""

@@ -6,6 +6,7 @@ All of them take the same steps, with the same seeds and actions. A subject has
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import multiprocessing
@@ -90,6 +91,8 @@ class Stepped:
 
 class BareLoops:
     """Plain Python loops over slices of the environments, a process a core.
+
+    With as many loops as cores each is kept on one, and so are the threads of its environments.
 
     Attributes:
         unevenness: By how much the slowest loop took longer than the mean, a factor, when steps
@@ -216,7 +219,9 @@ def _serve_loop(
 ) -> None:
     try:
         if core is not None:
-            os.sched_setaffinity(0, {core})
+            # A sandbox may forbid it, and the core may be gone.
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(0, {core})
         loop = Loop(env_fn, num_envs, start, stop)
         pipe.send(0.0)
         while (steps := pipe.recv()) is not None:

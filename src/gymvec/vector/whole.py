@@ -282,7 +282,8 @@ class ResetStep(SendRecv[ObsType, ActType]):
 
     def _infos(self, letters: dict[int, Any]) -> dict[str, Any]:
         slots = self._engine.info_slots
-        # Most steps have no letters, and the loop alone takes as long as the rest of this.
+        # Most steps have no letters, and before Python 3.12 making an empty dict by a comprehension
+        # takes longer than all the rest of this.
         by_letter = letters and {env: infos for env, (_, infos) in letters.items() if infos}
         if self._adds_plainly:
             return slots.gather(by_letter, self._engine.sent)
