@@ -127,7 +127,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
         user = self._user
         if user is not None and user != me:
             self._refuse("step")
-        # As in `alone`, which would cost a step another call.
+        # As in `alone`, which would add a tenth to the parent's instructions of a step.
         self._user = me
         try:
             if self._partial or env_ids is not None:
