@@ -191,7 +191,7 @@ bench: $(VENV)/with-bench ## Measure gymvec beside Gymnasium: functions, then ve
 	$(PY) -m pytest bench/test_utils.py -q -W default --benchmark-quiet --benchmark-json=build/bench.json $(ARGS)
 	$(PY) bench/table.py reduce build/bench.json $(RESULTS)/utils.json
 	$(PY) bench/table.py show $(RESULTS)/utils.json
-	$(PY) bench/efficiency.py --rounds 41 --seconds 0.12 --json $(RESULTS)/efficiency.json
+	$(PY) bench/efficiency.py --rounds 61 --seconds 0.12 --json $(RESULTS)/efficiency.json
 
 # Other packages in an environment of their own, as far as they can be installed here.
 PEERS := $(VENV)-peers
