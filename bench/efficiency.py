@@ -103,32 +103,29 @@ def judged(result, at_full_speed, cores):
         for kind in NOTHING_TARGETS
         if kind in times and (found := ratio(kind, OURS)) is not None
     }
-    result["target"] = result["reached"] = None
-    if result["env"] != "Nothing":
-        result["target"] = TARGETS.get(key)
-        if result["target"] is not None:
-            result["reached"] = result["efficiency"].get(OURS, 0) >= result["target"]
-    elif result["num_envs"] == 32:
-        result["target"] = NOTHING_TARGETS
-        result["reached"] = all(
+    if result["env"] == "Nothing":
+        result["target"] = NOTHING_TARGETS if result["num_envs"] == 32 else None
+        result["reached"] = result["target"] and all(
             result["over Gymnasium"].get(kind, 0) >= factor
             for kind, factor in NOTHING_TARGETS.items()
+        )
+    else:
+        result["target"] = TARGETS.get(key)
+        result["reached"] = result["target"] and (
+            result["efficiency"].get(OURS, 0) >= result["target"]
         )
     return result
 
 
-def row(result):
-    """The cells of a result."""
+def cells(result, kinds):
+    """What a table has of a result: the times of bare loops and of these, and efficiencies."""
     medians, efficiency = result["medians"], result["efficiency"]
-    ratios, target = result["over Gymnasium"], result["target"]
-    if isinstance(target, dict):
-        target = " and ".join(f"{factor} times {kind[10:]}" for kind, factor in target.items())
     return [
         result["env"],
         str(result["num_envs"]),
         *(
             measure.digits(medians[kind] * 1e6) if kind in medians else "refuses"
-            for kind in (LIMIT.name, *measure.VECTOR_ENVS)
+            for kind in (LIMIT.name, *kinds)
         ),
         f"{result['unevenness']:.2f}",
         f"{result['rounds that count']} of {result['rounds']}",
@@ -137,6 +134,16 @@ def row(result):
             for kind in ("Gymnasium async", OURS)
         ),
         f"{result['efficiency in all rounds'][OURS]:.2f}",
+    ]
+
+
+def row(result):
+    """The cells of a result, with those of its target."""
+    ratios, target = result["over Gymnasium"], result["target"]
+    if isinstance(target, dict):
+        target = " and ".join(f"{factor} times {kind[10:]}" for kind, factor in target.items())
+    return [
+        *cells(result, measure.VECTOR_ENVS),
         " / ".join(
             measure.digits(ratios[kind]) if kind in ratios else "-" for kind in NOTHING_TARGETS
         ),

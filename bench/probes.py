@@ -4,12 +4,14 @@ import os
 import statistics
 import time
 
+from gymvec.vector.cores import affinity
+
 __all__ = ["Probes"]
 
 # A core whose other hardware thread has work, of another virtual machine for one, takes about 1.6
 # times as long.
 MOST = 1.15
-# Workers that were measured last may still spin.
+# So that the processes that were measured last have stopped, or sleep where nothing stops them.
 SETTLE_SECONDS = 0.002
 
 
@@ -23,7 +25,7 @@ class Probes:
     """
 
     def __init__(self):
-        self._cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
+        self._cores = affinity()
         self._taken = []
 
     def __call__(self, name):

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-import measure
+from efficiency import cells
 from readme import paste
 
 COLUMNS = ("Gymnasium sync", "gymvec sync", "Gymnasium async", "gymvec async")
@@ -21,21 +21,7 @@ def table(facts):
         "| of gymvec async | in all rounds |",
         "|---" + "|---:" * 11 + "|",
     ]
-    for result in facts["results"]:
-        medians, efficiency = result["medians"], result["efficiency"]
-        cells = [result["env"], str(result["num_envs"])]
-        cells += [
-            measure.digits(medians[kind] * 1e6) if kind in medians else "refuses"
-            for kind in ("bare loops", *COLUMNS)
-        ]
-        cells.append(f"{result['unevenness']:.2f}")
-        cells.append(f"{result['rounds that count']} of {result['rounds']}")
-        cells += [
-            f"{efficiency[kind]:.2f}" if kind in efficiency else "-" if kind in medians else "0"
-            for kind in ("Gymnasium async", "gymvec async")
-        ]
-        cells.append(f"{result['efficiency in all rounds']['gymvec async']:.2f}")
-        lines.append("| " + " | ".join(cells) + " |")
+    lines += ["| " + " | ".join(cells(result, COLUMNS)) + " |" for result in facts["results"]]
     versions = ", ".join(f"{name} {found}" for name, found in facts["versions"].items())
     lines += [
         "",

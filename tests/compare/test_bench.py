@@ -1,6 +1,7 @@
 """What judges measurements and puts them into README.md."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -130,8 +131,6 @@ def test_figures_between_slow_probes_do_not_count(bench):
 
 
 def test_probes_ask_each_core_and_leave_the_process_where_it_was(bench):
-    import os
-
     from probes import Probes
 
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None

@@ -21,6 +21,7 @@ from gymnasium import Env, Space
 
 from gymvec.compare.hosts import Failure, reason_of
 from gymvec.utils import CloudpickleWrapper, batch_space, iterate
+from gymvec.vector.cores import affinity
 from gymvec.vector.errors import how_it_ended
 
 __all__ = ["SEED", "BareLoops", "Loop", "Registered", "Stepped", "action_batches"]
@@ -117,10 +118,9 @@ class BareLoops:
         self._pipes, self._processes = [], []
         # Kept, because its memory is given to others as soon as nobody here has it.
         self._barrier = multiprocessing.Barrier(count)
-        cores = _cores(count)
-        for core, (start, stop) in zip(cores, itertools.pairwise(bounds), strict=True):
+        make = CloudpickleWrapper(env_fn)
+        for core, (start, stop) in zip(_cores(count), itertools.pairwise(bounds), strict=True):
             ours, theirs = multiprocessing.Pipe()
-            make = CloudpickleWrapper(env_fn)
             process = multiprocessing.Process(
                 target=_serve_loop,
                 args=(make, num_envs, start, stop, theirs, self._barrier, core),
@@ -210,7 +210,7 @@ def _cores(count: int) -> list[int] | list[None]:
     It may wake two loops on one core and see that late, but with cores to spare it knows better
     which of them are halves of one.
     """
-    usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
+    usable = affinity()
     return usable if len(usable) == count else [None] * count
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["cpu_quota", "memory_limit", "usable_cores"]
+__all__ = ["affinity", "cpu_quota", "memory_limit", "usable_cores"]
 
 _CGROUPS = "/sys/fs/cgroup"
 _NO_LIMIT = 1 << 60
@@ -12,12 +12,14 @@ _NO_LIMIT = 1 << 60
 
 def usable_cores() -> int:
     """Cores that the affinity mask and the cgroup quota leave to this process, at least 1."""
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    else:
-        cores = os.cpu_count() or 1
+    cores = len(affinity()) or os.cpu_count() or 1
     quota = cpu_quota()
     return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def affinity() -> list[int]:
+    """The cores of the affinity mask, in order; none where a process cannot choose (not Linux)."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
 def cpu_quota() -> float | None:
