@@ -11,16 +11,22 @@ _Static_assert(sizeof(_Atomic uint32_t) == 4, "a futex is four bytes");
 
 typedef _Atomic uint32_t word;
 
-/* Each line has one writer, named behind its words; all workers add to `done` and to the hub's
- * `bell`. All zero is the first state. */
+/* Each line has one writer, named behind its words; all workers write the lines of `done` and of
+ * the hub's `bell`, and every side may write the line of `contended_until`. All zero is the first
+ * state.
+ */
 struct hub {
-    word done; /* workers: answers announced */
-    char pad0[60];
+    word done;         /* workers: answers announced */
+    word announced_at; /* workers: when, as gv_moment */
+    char pad0[56];
     word target; /* parent: the `done` at which it wants to be woken */
     word asleep; /* parent */
     char pad1[56];
     word bell; /* workers */
     char pad2[60];
+    word contended_until; /* any: no side spins before this gv_moment */
+    word contended_for;   /* any: the length of that, in the same unit */
+    char pad3[56];
 };
 
 struct command {
@@ -34,15 +40,16 @@ struct answer {
 };
 
 struct lane {
-    word bell; /* parent */
-    char pad0[60];
+    word bell;    /* parent */
+    word rung_at; /* parent: when, as gv_moment */
+    char pad0[56];
     word asleep; /* worker */
     word tail;   /* worker: answers given; the next one goes to slot tail % capacity */
     char pad1[56];
     struct command commands[]; /* parent: one an environment; then, on its own line, the ring */
 };
 
-_Static_assert(sizeof(struct hub) == 3 * GV_LINE, "three lines");
+_Static_assert(sizeof(struct hub) == 4 * GV_LINE, "four lines");
 _Static_assert(offsetof(struct lane, commands) == 2 * GV_LINE, "two lines");
 
 #define GV_EAGER 0x80000000u
@@ -89,8 +96,39 @@ static inline bool gv_reached(uint32_t value, uint32_t goal)
     return value - goal < 0x80000000u;
 }
 
+/* A time of gv_now in units of 1,024 ns. It wraps after 73 minutes, so only near ones compare. */
+static inline uint32_t gv_moment(uint64_t now)
+{
+    return (uint32_t)(now >> 10);
+}
+
+/* Nanoseconds that this thread has run; 0 where the system cannot say. */
+uint64_t gv_thread_time(void);
+
+/* No wait spins while the hub says that the cores are contended: other processes use them, too, and
+ * whoever yields to one of those gets the core back a slice of milliseconds later. A sleeper that
+ * is woken preempts them. The first such spell is short; each that follows soon after another is
+ * twice as long, so that trying again costs little, and a free machine is found again. */
+bool gv_contended(const struct hub *hub, uint64_t now);
+void gv_contend(struct hub *hub, uint64_t now);
+
+/* Whether a worker has a core while it is at work, asked once in GV_PRESENCE_NS. */
+typedef struct gv_presence {
+    uint64_t begun;   /* of the stretch that is under way; 0 before the first */
+    uint64_t cpu;     /* of this thread, then */
+    uint64_t working; /* time in passes since */
+} gv_presence;
+
+/* Takes a pass from `from` to `now` into account; true when it is time to ask. */
+bool gv_presence_pass(gv_presence *self, uint64_t from, uint64_t now);
+
+/* Whether the passes since the last question took much longer than the thread ran (`cpu`, its time
+ * on a core so far). */
+bool gv_presence_lacked(gv_presence *self, uint64_t now, uint64_t cpu);
+
 typedef struct gv_waiter {
     gv_policy policy;
+    struct hub *hub;
     bool waiting;    /* a wait is under way, perhaps over several calls */
     bool slept;      /* in this wait */
     bool shares;     /* the core, as it seemed at the last yield, of this wait or another */
@@ -100,7 +138,7 @@ typedef struct gv_waiter {
     gv_counts counts;
 } gv_waiter;
 
-gv_waiter gv_waiter_new(gv_policy policy);
+gv_waiter gv_waiter_new(gv_policy policy, struct hub *hub);
 
 /* Begins a wait, or goes on with the one under way unless `held` says that this is a new one.
  * Returns when this call ends. */
@@ -109,9 +147,20 @@ uint64_t gv_waiter_begin(gv_waiter *self, uint64_t ns, bool held);
 /* Ends the wait under way, if there is one, and sets the next one's budget by how long it took. */
 void gv_waiter_end(gv_waiter *self);
 
-/* Spins until `watched` reaches `goal` (true), the time is over or the budget is spent. What was
- * written before the word reached it is seen after. */
-bool gv_spin(gv_waiter *self, const word *watched, uint32_t goal, uint64_t until);
+/* Whether this wait may spin on. */
+bool gv_waiter_spins(const gv_waiter *self, uint64_t now, uint64_t until);
+
+/* Charges a lap of pauses and a yield that took `lap`. */
+void gv_waiter_lap(gv_waiter *self, uint64_t lap);
+
+/* Ends a spin that found its word changed at `now`, after a last lap of `lap`. The other side had
+ * changed it at `moment`. */
+void gv_waiter_caught(gv_waiter *self, uint64_t now, uint64_t lap, uint32_t moment);
+
+/* Spins until `watched` reaches `goal` (true), or may not spin on. `changed_at` is the moment of
+ * the last change. What was written before the word reached its goal is seen after. */
+bool gv_spin(gv_waiter *self, const word *watched, uint32_t goal, const word *changed_at,
+             uint64_t until);
 
 /* Sleeps until `bell` is no longer `heard`, unless `watched` has reached `goal` already.
  * GV_OK may come early: look again. */

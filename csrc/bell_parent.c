@@ -91,7 +91,7 @@ gv_status gv_parent_open(void *base, size_t length, size_t hub_offset, const gv_
     if (self == NULL)
         return GV_NO_MEMORY;
     self->hub = (struct hub *)((char *)base + hub_offset);
-    self->waiter = gv_waiter_new(policy);
+    self->waiter = gv_waiter_new(policy, self->hub);
     self->lanes = lanes;
     self->envs = envs;
     self->lane = calloc(lanes, sizeof *self->lane);
@@ -126,6 +126,13 @@ void gv_parent_close(gv_parent *self)
     free(self);
 }
 
+static void ring(gv_parent *self, struct lane *words, uint32_t moment)
+{
+    /* Relaxed: ordered by the bell, and only advice. */
+    atomic_store_explicit(&words->rung_at, moment, memory_order_relaxed);
+    gv_ring_bell(&self->waiter, &words->bell, &words->asleep);
+}
+
 static void publish(gv_parent *self, struct counterpart *to, uint32_t env, uint32_t opcode)
 {
     struct slot *slot = &self->slot[env];
@@ -153,11 +160,12 @@ gv_status gv_send_all(gv_parent *self, uint32_t opcode, bool eager, uint32_t *cu
         }
     }
     opcode = (opcode & GV_MAX_OPCODE) | (eager ? GV_EAGER : 0);
+    uint32_t moment = gv_moment(gv_now());
     for (uint32_t i = 0; i < self->lanes; i++) {
         struct counterpart *to = &self->lane[i];
         for (uint32_t e = 0; e < to->envs; e++)
             publish(self, to, to->first + e, opcode);
-        gv_ring_bell(&self->waiter, &to->words->bell, &to->words->asleep);
+        ring(self, to->words, moment);
     }
     return GV_OK;
 }
@@ -186,6 +194,7 @@ gv_status gv_send(gv_parent *self, const int64_t *envs, size_t count, uint32_t o
         return status;
     }
     opcode = (opcode & GV_MAX_OPCODE) | (eager ? GV_EAGER : 0);
+    uint32_t moment = gv_moment(gv_now());
     for (size_t i = 0; i < count; i++) {
         struct counterpart *to = &self->lane[self->slot[envs[i]].lane];
         publish(self, to, (uint32_t)envs[i], opcode);
@@ -198,7 +207,7 @@ gv_status gv_send(gv_parent *self, const int64_t *envs, size_t count, uint32_t o
         if (!to->touched)
             continue;
         to->touched = false;
-        gv_ring_bell(&self->waiter, &to->words->bell, &to->words->asleep);
+        ring(self, to->words, moment);
     }
     return GV_OK;
 }
@@ -207,8 +216,7 @@ gv_status gv_ring(gv_parent *self, uint32_t lane_index)
 {
     if (lane_index >= self->lanes)
         return GV_BAD_LANE;
-    struct lane *words = self->lane[lane_index].words;
-    gv_ring_bell(&self->waiter, &words->bell, &words->asleep);
+    ring(self, self->lane[lane_index].words, gv_moment(gv_now()));
     return GV_OK;
 }
 
@@ -268,7 +276,7 @@ gv_status gv_parent_wait(gv_parent *self, uint32_t count, uint64_t ns, bool held
          * stored, then `done` loaded (in gv_doze). One of the two sees the other. */
         uint32_t target = done + (count - *available);
         atomic_store_explicit(&hub->target, target, memory_order_seq_cst);
-        if (gv_spin(&self->waiter, &hub->done, target, until))
+        if (gv_spin(&self->waiter, &hub->done, target, &hub->announced_at, until))
             continue;
         if (held)
             return GV_TIMEOUT;

@@ -38,6 +38,26 @@
 /* No lap of pauses and a yield takes longer by itself. The rest of a longer one belonged to
  * somebody else on the same core, so it is not counted as spinning. */
 #define LAP_NS 4000u
+/* A spin that sees a change this long after it was made had given its core to another process. By
+ * itself it takes a microsecond; to be woken takes 5 to 70. A slice of another process is 1 to 4
+ * ms.
+ */
+#define LATE_NS 200000u
+/* A change that seems older was stamped by nobody. */
+#define LATE_MOST_NS (60u * 1000000000ull)
+/* No spin lasts longer, however little of that it had a core: beside so long a wait, to be woken
+ * costs nothing. */
+#define SPIN_MOST_NS 20000000u
+/* Spells without spinning. A late spin costs a slice, 4 ms: beside a process that takes the core
+ * each time, trying again costs less than a hundredth of the time at the longest. A spell is the
+ * first again when FRESH_SPELLS times as long as it was has passed since. */
+#define SPELL_LEAST_NS (10u * 1000000u)
+#define SPELL_MOST_NS (640u * 1000000u)
+#define FRESH_SPELLS 8u
+/* A worker without a core for a fifth of its work shares it with somebody else: its own parent and
+ * fellows yield. */
+#define PRESENCE_NS (10u * 1000000u)
+#define LACK_SHARE 5u
 #define NAP_LEAST_NS 20000u
 #define NAP_MOST_NS 1000000u
 
@@ -63,6 +83,11 @@ static void yield_core(void)
     SwitchToThread();
 }
 
+uint64_t gv_thread_time(void)
+{
+    return 0; /* only known in ticks of 16 ms */
+}
+
 static bool nap(uint64_t ns)
 {
     Sleep((DWORD)((ns + 999999u) / 1000000u));
@@ -81,6 +106,13 @@ uint64_t gv_now(void)
 static void yield_core(void)
 {
     sched_yield();
+}
+
+uint64_t gv_thread_time(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
 /* Sleeps for less than a second; false when a signal cut it short. */
@@ -108,9 +140,48 @@ uint64_t gv_later(uint64_t time, uint64_t ns)
     return ns > UINT64_MAX - time ? UINT64_MAX : time + ns;
 }
 
-gv_waiter gv_waiter_new(gv_policy policy)
+bool gv_contended(const struct hub *hub, uint64_t now)
 {
-    gv_waiter fresh = {policy, false, false, false, 0, 0, policy.spin_ns, {0, 0}};
+    /* Relaxed here and below: advice. What was noted long ago is not ahead by so little. */
+    uint32_t length = atomic_load_explicit(&hub->contended_for, memory_order_relaxed);
+    uint32_t until = atomic_load_explicit(&hub->contended_until, memory_order_relaxed);
+    return length <= gv_moment(SPELL_MOST_NS) && until - gv_moment(now) - 1 < length;
+}
+
+void gv_contend(struct hub *hub, uint64_t now)
+{
+    uint32_t length = atomic_load_explicit(&hub->contended_for, memory_order_relaxed);
+    uint32_t ended = atomic_load_explicit(&hub->contended_until, memory_order_relaxed);
+    uint32_t moment = gv_moment(now);
+    if (!gv_contended(hub, now)) {
+        if (moment - ended >= length * FRESH_SPELLS)
+            length = gv_moment(SPELL_LEAST_NS);
+        else if (length < gv_moment(SPELL_MOST_NS))
+            length *= 2;
+    }
+    if (length > gv_moment(SPELL_MOST_NS))
+        length = gv_moment(SPELL_MOST_NS);
+    atomic_store_explicit(&hub->contended_for, length, memory_order_relaxed);
+    atomic_store_explicit(&hub->contended_until, moment + length, memory_order_relaxed);
+}
+
+bool gv_presence_pass(gv_presence *self, uint64_t from, uint64_t now)
+{
+    self->working += now - from;
+    return now - self->begun >= PRESENCE_NS;
+}
+
+bool gv_presence_lacked(gv_presence *self, uint64_t now, uint64_t cpu)
+{
+    uint64_t ran = cpu - self->cpu, worked = self->working;
+    bool known = self->begun != 0 && cpu != 0;
+    *self = (gv_presence){now, cpu, 0};
+    return known && worked > ran && worked - ran > worked / LACK_SHARE;
+}
+
+gv_waiter gv_waiter_new(gv_policy policy, struct hub *hub)
+{
+    gv_waiter fresh = {.policy = policy, .hub = hub, .budget = policy.spin_ns};
     fresh.policy.polling |= !HAVE_FUTEX;
     return fresh;
 }
@@ -147,24 +218,52 @@ void gv_waiter_end(gv_waiter *self)
     }
 }
 
+bool gv_waiter_spins(const gv_waiter *self, uint64_t now, uint64_t until)
+{
+    if (now >= until)
+        return false;
+    if (self->policy.spin_ns == GV_NO_LIMIT)
+        return true;
+    return self->spent < self->budget && now - self->begun < SPIN_MOST_NS &&
+           !gv_contended(self->hub, now);
+}
+
+void gv_waiter_lap(gv_waiter *self, uint64_t lap)
+{
+    self->shares = lap > LONE_LAP_NS;
+    self->spent = gv_later(self->spent, lap < LAP_NS ? lap : LAP_NS);
+}
+
+void gv_waiter_caught(gv_waiter *self, uint64_t now, uint64_t lap, uint32_t moment)
+{
+    uint64_t late = (uint64_t)(gv_moment(now) - moment) << 10;
+    if (lap >= LATE_NS && late >= LATE_NS && late < LATE_MOST_NS)
+        gv_contend(self->hub, now);
+}
+
 /* The yields make spinning right with more processes than cores: the core goes to who has work. Who
  * shares it with a worker that is at work for long spins little and is there at once when the
  * worker yields in turn; asleep it would have to be woken, and might be put on the wrong core.
  * Acquire: see the promise in the header. */
-bool gv_spin(gv_waiter *self, const word *watched, uint32_t goal, uint64_t until)
+bool gv_spin(gv_waiter *self, const word *watched, uint32_t goal, const word *changed_at,
+             uint64_t until)
 {
     uint64_t now = gv_now();
-    while (now < until && self->spent < self->budget) {
+    uint64_t lap = 0;
+    while (gv_waiter_spins(self, now, until)) {
         for (int pauses = self->shares ? 1 : PAUSES; pauses > 0; pauses--) {
-            if (gv_reached(atomic_load_explicit(watched, memory_order_acquire), goal))
+            if (gv_reached(atomic_load_explicit(watched, memory_order_acquire), goal)) {
+                uint32_t moment = atomic_load_explicit(changed_at, memory_order_relaxed);
+                gv_waiter_caught(self, now, lap, moment);
                 return true;
+            }
             relax();
         }
         yield_core();
         uint64_t before = now;
         now = gv_now();
-        self->shares = now - before > LONE_LAP_NS;
-        self->spent = gv_later(self->spent, now - before < LAP_NS ? now - before : LAP_NS);
+        lap = now - before;
+        gv_waiter_lap(self, lap);
     }
     return gv_reached(atomic_load_explicit(watched, memory_order_acquire), goal);
 }

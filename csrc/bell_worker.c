@@ -19,6 +19,8 @@ struct gv_worker {
     uint32_t cursor; /* next environment of the pass under way, 0 between passes */
     uint32_t heard;  /* the bell when the last pass began */
     uint32_t unannounced;
+    uint64_t pass_begun; /* when the last wait ended; 0 before the first */
+    gv_presence presence;
     struct seat seats[];
 };
 
@@ -46,7 +48,7 @@ gv_status gv_worker_open(void *base, size_t length, size_t hub_offset, gv_place 
     self->hub = (struct hub *)((char *)base + hub_offset);
     self->lane = (struct lane *)((char *)base + place.offset);
     self->ring = gv_ring_of(self->lane, place.envs);
-    self->waiter = gv_waiter_new(policy);
+    self->waiter = gv_waiter_new(policy, self->hub);
     self->envs = place.envs;
     self->mask = gv_ring_capacity(place.envs) - 1;
     *out = self;
@@ -58,9 +60,22 @@ void gv_worker_close(gv_worker *self)
     free(self);
 }
 
+/* What the waits do after it is right for what the pass has met. */
+static void end_pass(gv_worker *self)
+{
+    if (self->pass_begun == 0)
+        return;
+    uint64_t now = gv_now();
+    if (gv_presence_pass(&self->presence, self->pass_begun, now) &&
+        gv_presence_lacked(&self->presence, now, gv_thread_time()))
+        gv_contend(self->hub, now);
+    self->pass_begun = 0;
+}
+
 gv_status gv_worker_wait(gv_worker *self, uint64_t ns, bool held)
 {
     word *bell = &self->lane->bell;
+    end_pass(self);
     gv_flush(self);
     if (self->cursor != 0)
         return GV_OK;
@@ -70,7 +85,7 @@ gv_status gv_worker_wait(gv_worker *self, uint64_t ns, bool held)
     gv_status status = GV_OK;
     if (!gv_reached(atomic_load_explicit(bell, memory_order_acquire), goal)) {
         uint64_t until = gv_waiter_begin(&self->waiter, ns, held);
-        if (!gv_spin(&self->waiter, bell, goal, until)) {
+        if (!gv_spin(&self->waiter, bell, goal, &self->lane->rung_at, until)) {
             if (held)
                 return GV_TIMEOUT;
             do {
@@ -83,8 +98,10 @@ gv_status gv_worker_wait(gv_worker *self, uint64_t ns, bool held)
             } while (status == GV_OK);
         }
     }
-    if (status == GV_OK)
+    if (status == GV_OK) {
         gv_waiter_end(&self->waiter);
+        self->pass_begun = gv_now();
+    }
     return status;
 }
 
@@ -118,6 +135,8 @@ int32_t gv_take(gv_worker *self, uint32_t *opcode)
 static void announce(gv_worker *self, uint32_t count)
 {
     struct hub *hub = self->hub;
+    /* Relaxed: ordered by the add, and only advice. */
+    atomic_store_explicit(&hub->announced_at, gv_moment(gv_now()), memory_order_relaxed);
     uint32_t done = atomic_fetch_add_explicit(&hub->done, count, memory_order_seq_cst) + count;
     uint32_t target = atomic_load_explicit(&hub->target, memory_order_seq_cst);
     if (done - target < count)

@@ -77,6 +77,165 @@ static void test_time(void)
     drop_world(&world);
 }
 
+#define MS 1000000ull
+
+/* The policies below take the time from their caller. This one begins where gv_moment wraps soon.
+ */
+static const uint64_t START = (1ull << 42) - 5 * MS;
+
+static gv_waiter fresh_waiter(struct hub *hub, uint64_t now)
+{
+    gv_waiter waiter = gv_waiter_new((gv_policy){50000, false}, hub);
+    waiter.begun = now;
+    return waiter;
+}
+
+/* A spin whose change was made `late` ago, and that has had its core back for a moment. */
+static void catch_late(gv_waiter *waiter, uint64_t now, uint64_t lap, uint64_t late)
+{
+    gv_waiter_caught(waiter, now, lap, gv_moment(now - late));
+}
+
+static void test_a_lap_of_ours(void)
+{
+    struct hub hub = {0};
+    uint64_t now = START;
+    gv_waiter waiter = fresh_waiter(&hub, now);
+    CHECK(gv_waiter_spins(&waiter, now, GV_NO_LIMIT));
+    /* The core was a worker's for its whole pass, which ended just now. */
+    catch_late(&waiter, now + 8 * MS, 8 * MS, 1000);
+    CHECK(!gv_contended(&hub, now + 8 * MS));
+    /* Late, but not for want of the core: it was caught without a long lap. */
+    catch_late(&waiter, now, 1000, 4 * MS);
+    CHECK(!gv_contended(&hub, now));
+    /* Of long laps little is charged, however many there are. */
+    for (int i = 0; i < 10; i++)
+        gv_waiter_lap(&waiter, MS);
+    CHECK(waiter.shares && waiter.spent < waiter.budget);
+    CHECK(gv_waiter_spins(&waiter, now + 10 * MS, GV_NO_LIMIT));
+    /* But no spin lasts for ever. */
+    CHECK(!gv_waiter_spins(&waiter, now + 20 * MS, GV_NO_LIMIT));
+    /* A lap of its own is charged whole. */
+    for (int i = 0; i < 100; i++)
+        gv_waiter_lap(&waiter, 600);
+    CHECK(!waiter.shares && waiter.spent >= waiter.budget);
+    CHECK(!gv_waiter_spins(&waiter, now, GV_NO_LIMIT));
+    CHECK(!gv_waiter_spins(&waiter, now, now));
+}
+
+static void test_a_lap_of_others(void)
+{
+    struct hub hub = {0};
+    uint64_t now = START;
+    gv_waiter parent = fresh_waiter(&hub, now), worker = fresh_waiter(&hub, now);
+    gv_waiter always = gv_waiter_new((gv_policy){GV_NO_LIMIT, false}, &hub);
+    catch_late(&parent, now, 4 * MS, 4 * MS);
+    /* All sides know it, and `wait="spin"` does as it is told. */
+    CHECK(gv_contended(&hub, now) && gv_contended(&hub, now + 9 * MS));
+    CHECK(!gv_waiter_spins(&parent, now, GV_NO_LIMIT));
+    CHECK(!gv_waiter_spins(&worker, now, GV_NO_LIMIT));
+    CHECK(gv_waiter_spins(&always, now, GV_NO_LIMIT));
+    /* It is tried again after 10 ms. */
+    now += 11 * MS;
+    CHECK(!gv_contended(&hub, now) && gv_waiter_spins(&worker, now, GV_NO_LIMIT));
+    /* Late again and again: each spell is twice as long as the one before, up to a limit. */
+    uint64_t spell = 10 * MS;
+    for (int i = 0; i < 10; i++) {
+        catch_late(&worker, now, 4 * MS, 4 * MS);
+        spell = spell < 640 * MS ? 2 * spell : spell;
+        CHECK(gv_contended(&hub, now + spell - spell / 16));
+        now += spell + spell / 16;
+        CHECK(!gv_contended(&hub, now));
+    }
+    /* What is noted within a spell makes it last from then on, and no longer. */
+    catch_late(&worker, now, 4 * MS, 4 * MS);
+    now += 600 * MS;
+    catch_late(&parent, now, 4 * MS, 4 * MS);
+    CHECK(gv_contended(&hub, now + 600 * MS));
+    now += 680 * MS;
+    CHECK(!gv_contended(&hub, now));
+    /* The machine was free for long: the next spell is short. */
+    now += 8 * 680 * MS;
+    CHECK(gv_waiter_spins(&parent, now, GV_NO_LIMIT) == (now - parent.begun < 20 * MS));
+    catch_late(&parent, now, 4 * MS, 4 * MS);
+    CHECK(gv_contended(&hub, now + 9 * MS) && !gv_contended(&hub, now + 11 * MS));
+}
+
+/* What no honest side writes there costs a spell at most. */
+static void test_hostile_moments(void)
+{
+    struct hub hub = {0};
+    uint64_t now = START;
+    gv_waiter waiter = fresh_waiter(&hub, now);
+    gv_waiter_caught(&waiter, now, 4 * MS, gv_moment(now) + 5);
+    gv_waiter_caught(&waiter, now, 4 * MS, gv_moment(now) - 0x80000000u);
+    CHECK(!gv_contended(&hub, now));
+    uint32_t random = 1;
+    for (int i = 0; i < 100000; i++) {
+        atomic_store(&hub.contended_until, next_random(&random));
+        atomic_store(&hub.contended_for, next_random(&random) >> (next_random(&random) % 32));
+        if (i % 2)
+            gv_contend(&hub, now);
+        CHECK(!(gv_contended(&hub, now) && gv_contended(&hub, now + 700 * MS)));
+        now += next_random(&random);
+    }
+}
+
+static void test_presence(void)
+{
+    gv_presence worker = {0};
+    uint64_t now = START, cpu = 7 * MS;
+    /* What came before the first question is not known. */
+    CHECK(gv_presence_pass(&worker, now - 90 * MS, now));
+    CHECK(!gv_presence_lacked(&worker, now, cpu));
+    /* At work for 9 of 10 ms, with a core throughout. */
+    for (int i = 0; i < 9; i++)
+        CHECK(!gv_presence_pass(&worker, now + i * MS, now + (i + 1) * MS));
+    CHECK(gv_presence_pass(&worker, now + 10 * MS, now + 10 * MS));
+    CHECK(!gv_presence_lacked(&worker, now + 10 * MS, cpu + 9 * MS));
+    now += 10 * MS, cpu += 9 * MS;
+    /* It spun, too, which is time on a core besides. */
+    CHECK(gv_presence_pass(&worker, now, now + 11 * MS));
+    CHECK(!gv_presence_lacked(&worker, now + 11 * MS, cpu + 11 * MS));
+    now += 11 * MS, cpu += 11 * MS;
+    /* Its parent took a little of its core. */
+    CHECK(gv_presence_pass(&worker, now, now + 10 * MS));
+    CHECK(!gv_presence_lacked(&worker, now + 10 * MS, cpu + 9 * MS));
+    now += 10 * MS, cpu += 9 * MS;
+    /* Somebody else took 4 of 10 ms. */
+    CHECK(gv_presence_pass(&worker, now, now + 10 * MS));
+    CHECK(gv_presence_lacked(&worker, now + 10 * MS, cpu + 6 * MS));
+    /* Where the system does not say, nothing is known. */
+    CHECK(gv_presence_pass(&worker, now + 10 * MS, now + 20 * MS));
+    CHECK(!gv_presence_lacked(&worker, now + 20 * MS, 0));
+}
+
+/* Whoever would spin for ever sleeps at once. */
+static void test_contended_waits(void)
+{
+    static const gv_policy patient = {1000000 * MS, false};
+    struct world world = make_world(1, (uint32_t[]){1});
+    gv_parent *parent = open_parent(&world, patient);
+    gv_worker *worker = open_worker(&world, 0, patient);
+    uint32_t culprit, available;
+    CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
+    for (uint64_t i = 1; i < 4; i++) {
+        gv_contend((struct hub *)world.base, gv_now());
+        CHECK(gv_parent_wait(parent, 1, 1000, false, &available) == GV_TIMEOUT);
+        CHECK(gv_parent_counts(parent).sleeps <= i);
+    }
+    CHECK(gv_parent_counts(parent).sleeps > 0);
+    uint32_t opcode;
+    while (gv_take(worker, &opcode) >= 0)
+        continue;
+    gv_contend((struct hub *)world.base, gv_now());
+    CHECK(gv_worker_wait(worker, MS, false) == GV_TIMEOUT);
+    CHECK(gv_worker_counts(worker).sleeps > 0);
+    gv_worker_close(worker);
+    gv_parent_close(parent);
+    drop_world(&world);
+}
+
 struct interrupter {
     pthread_t target;
     atomic_bool stop;
@@ -198,6 +357,11 @@ int main(void)
     alarm(ALARM_S);
     test_false_alarms();
     test_time();
+    test_a_lap_of_ours();
+    test_a_lap_of_others();
+    test_hostile_moments();
+    test_presence();
+    test_contended_waits();
     test_signals();
     test_watch(false);
     test_watch(true);

@@ -50,7 +50,7 @@ def test_nothing_overlaps_and_no_two_writers_share_a_line(num_envs, num_workers)
     places += [part.rewards for part in layout.slices]
     places.append(layout.info_slots)
     regions = [extent(place) for place in places]
-    regions += [(layout.hub, 192), *((part.lane, 128 + 16 * part.size) for part in layout.slices)]
+    regions += [(layout.hub, 256), *((part.lane, 128 + 16 * part.size) for part in layout.slices)]
     assert all(offset % 64 == 0 for offset, _ in regions)
     # They share lines with the rewards of the same worker, and with nothing else.
     regions += [
