@@ -16,7 +16,7 @@ from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 from gymvec import _steps
 from gymvec._infos import InfoBatch
 from gymvec.utils import batch_space, concatenate, create_empty_array, iterate
-from gymvec.vector.copies import keep_observation, own_action, own_array
+from gymvec.vector.copies import keep_terminal, own_action, own_array
 from gymvec.vector.requests import (
     check_none_missing,
     one_value_each,
@@ -261,7 +261,7 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
             self._autoreset_envs,
             how,
             infos,
-            keep_observation,
+            keep_terminal,
         )
         return (
             self._batch(),

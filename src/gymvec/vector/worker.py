@@ -24,7 +24,7 @@ from gymvec._steps import StepBlocks
 from gymvec.utils import CloudpickleWrapper
 from gymvec.vector.actions import bind_action_reader
 from gymvec.vector.arena import Arena, Layout
-from gymvec.vector.copies import keep_observation
+from gymvec.vector.copies import keep_terminal
 from gymvec.vector.errors import pack_error, text_of
 from gymvec.vector.interrupts import let_interrupts_through
 from gymvec.vector.lost import behind, set_lost
@@ -278,7 +278,7 @@ class _Worker:
             SlotWriter(layout.info_slots.view(arena)[part.start : part.stop]),
             _MODES[self._orders.autoreset_mode],
             self._first,
-            keep_observation,
+            keep_terminal,
             self._send,
         )
         return {
