@@ -25,6 +25,7 @@ from gymvec.utils import CloudpickleWrapper
 from gymvec.vector.actions import bind_action_reader
 from gymvec.vector.arena import Arena, Layout
 from gymvec.vector.copies import keep_terminal
+from gymvec.vector.distinct import check_distinct
 from gymvec.vector.errors import pack_error, text_of
 from gymvec.vector.interrupts import let_interrupts_through
 from gymvec.vector.lost import behind, set_lost
@@ -233,6 +234,8 @@ class _Worker:
                 if orders.core is not None:
                     os.sched_setaffinity(0, {orders.core})
                 env = self._envs[i] = env_fn()
+                if i + 1 == self._part.size:
+                    check_distinct(self._envs, self._first)
                 report = self._describe(env)
             except BaseException as error:
                 self._let_copies_end(error)
