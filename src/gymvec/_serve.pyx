@@ -2,6 +2,7 @@
 
 cimport cython
 cimport numpy as cnp
+from cpython.dict cimport PyDict_CheckExact
 from cpython.list cimport PyList_GET_SIZE
 from libc.stdint cimport int32_t, uint32_t
 
@@ -9,7 +10,7 @@ from gymvec._bell_worker cimport Worker
 from gymvec._actions cimport ActionBlock
 from gymvec._rows cimport RowWriter
 from gymvec._slots cimport SlotWriter
-from gymvec._steps cimport DISABLED, StepBlocks, step_one
+from gymvec._steps cimport DISABLED, StepBlocks, of_reset, step_one
 
 import numpy as np
 
@@ -37,7 +38,8 @@ cdef class Stepper:
         slots: Takes the infos that fit.
         autoreset_mode: ``NEXT_STEP``, ``SAME_STEP`` or ``DISABLED`` of ``_steps``.
         first: Number of the first environment in the vector environment.
-        keep: Called with a terminal observation that the reset after it must not change.
+        keep: Called with a terminal observation, and its info, that the reset after it must not
+            change.
         send: Called with an environment, ``(others, infos)`` where there are any, and a new
             schema of infos or None.
     """
@@ -123,9 +125,9 @@ cdef class Stepper:
         self._letters[i] = False
         self._slots.put_number(i, 0)
         self._known[i] = None
-        observation, info = self._envs[i].reset(**arguments)
+        observation, info = of_reset(self._envs[i].reset(**arguments))
         self._over[i] = self._blocks.store(i, 0.0, False, False)
-        self.write(i, observation, [info] if info else [])
+        self.write(i, observation, [info])
 
     cdef int use(self, bint second) except -1:
         if second and len(self._sets) < 2:
@@ -161,10 +163,15 @@ cdef class Stepper:
         else:
             others = writer(observation)
         if len(infos) == 1:
-            schema = self._slots.put_info(i, infos[0])
-            if schema is True:
+            info = infos[0]
+            if PyDict_CheckExact(info) and not <dict>info:
+                # The parent takes an empty slot without a letter for this.
                 infos = []
-                schema = None
+            else:
+                schema = self._slots.put_info(i, info)
+                if schema is True:
+                    infos = []
+                    schema = None
         if others and not infos:
             if same_constants(others, self._known[i]):
                 return 0

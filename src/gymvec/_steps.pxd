@@ -23,6 +23,11 @@ cdef class StepBlocks:
     cdef int store_reward(self, Py_ssize_t index, object reward) except -1
 
 
+# The values that a step or a reset returned. The text of an error is Python's.
+cdef tuple of_step(object returned)
+cdef tuple of_reset(object returned)
+
+
 # `infos` is an InfoBatch, a list, or an object with `add`.
 cdef object step_one(
     object env, object action, Py_ssize_t i, StepBlocks blocks, cnp.npy_bool* over,

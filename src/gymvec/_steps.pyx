@@ -5,10 +5,13 @@ cimport numpy as cnp
 from cpython.bool cimport PyBool_Check
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
 
 from gymvec._infos cimport InfoBatch
 
 import numpy as np
+
+from gymvec._unpack import five_values, two_values
 
 cnp.import_array()
 
@@ -141,7 +144,8 @@ def step_environments(
         ended: Bool array of shape ``(n,)``: whose episode is over. Read and updated.
         autoreset_mode: ``NEXT_STEP``, ``SAME_STEP`` or ``DISABLED``.
         infos: An :class:`gymvec._infos.InfoBatch`, or another object with its ``add``.
-        keep: Called with a terminal observation that the reset after it must not change.
+        keep: Called with a terminal observation, and its info, that the reset after it must not
+            change.
 
     Raises:
         ValueError: The lengths differ, or a reward has a wrong shape.
@@ -182,19 +186,30 @@ cdef object step_one(
     """Step one environment, or reset it where its episode is over; returns its observation."""
     # With same-step autoreset only after a reset that failed.
     if over[i] and autoreset_mode != DISABLED:
-        observation, info = env.reset()
+        observation, info = of_reset(env.reset())
         over[i] = blocks.store(i, 0.0, False, False)
     else:
-        observation, reward, terminated, truncated, info = env.step(action)
+        observation, reward, terminated, truncated, info = of_step(env.step(action))
         over[i] = blocks.store(i, reward, terminated, truncated)
         if over[i] and autoreset_mode == SAME_STEP:
-            # A list is read later, when the environment may have reused its info.
-            last = keep(info) if type(infos) is list else info
-            note({"final_obs": keep(observation), "final_info": last}, i, infos)
-            observation, info = env.reset()
+            # The reset may reuse the observation, and what the info holds.
+            note({"final_obs": keep(observation), "final_info": keep(info)}, i, infos)
+            observation, info = of_reset(env.reset())
             over[i] = False
     note(info, i, infos)
     return observation
+
+
+cdef tuple of_step(object returned):
+    if PyTuple_CheckExact(returned) and PyTuple_GET_SIZE(returned) == 5:
+        return <tuple>returned
+    return five_values(returned)
+
+
+cdef tuple of_reset(object returned):
+    if PyTuple_CheckExact(returned) and PyTuple_GET_SIZE(returned) == 2:
+        return <tuple>returned
+    return two_values(returned)
 
 
 cdef int note(object info, Py_ssize_t i, object infos) except -1:
@@ -202,8 +217,7 @@ cdef int note(object info, Py_ssize_t i, object infos) except -1:
     if type(infos) is InfoBatch:
         (<InfoBatch>infos).put(info, i)
     elif type(infos) is list:
-        if type(info) is not dict or info:
-            (<list>infos).append(info)
+        (<list>infos).append(info)
     else:
         infos.add(info, i)
     return 0

@@ -1,5 +1,7 @@
 """What environments of AsyncVectorEnv are given: actions, seeds, options."""
 
+from collections import UserDict
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -199,6 +201,9 @@ def test_reset_mask():
     resets = envs.get_attr("resets")
     assert [len(one) for one in resets] == [1, 2, 1]
     assert resets[1][1] == (6, {"x": 1})
+    envs.reset(options=UserDict(x=1, reset_mask=np.ones(3, bool)))
+    _, options = envs.get_attr("resets")[0][-1]
+    assert type(options) is UserDict and options == {"x": 1}
     envs.close()
 
 

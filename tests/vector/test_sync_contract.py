@@ -1,6 +1,7 @@
 """What SyncVectorEnv promises beside equal results: arguments, errors, ownership."""
 
 import inspect
+from collections import OrderedDict, UserDict
 
 import gymnasium as gym
 import numpy as np
@@ -149,6 +150,17 @@ def test_reset_mask():
     assert options.keys() == {"reset_mask", "x"}
     assert [len(env.resets) for env in envs.envs] == [1, 2, 1]
     assert envs.envs[1].resets[1] == (6, {"x": 1})
+
+
+@pytest.mark.parametrize("kind", [dict, OrderedDict, UserDict])
+def test_options_keep_their_class(kind):
+    for mask in ({}, {"reset_mask": np.ones(3, bool)}):
+        given = []
+        for envs in (make(), make(kind=THEIRS)):
+            envs.reset(options=kind(x=1, **mask))
+            given.append([env.resets for env in envs.envs])
+        assert given[0] == given[1] == [[(None, kind(x=1))]] * 3
+        assert {type(options) for ((_, options),) in given[0]} == {kind}
 
 
 def test_wrong_masks_reset_nothing():

@@ -128,14 +128,16 @@ def test_a_terminal_observation_that_cannot_be_copied():
         def __deepcopy__(self, memo):
             raise TypeError("no copies")
 
-    space = Sequence(BOX)
-    envs = make(2, THEIRS, False, "SameStep", length=1, observation_space=space, observe=Stuck)
-    # Scripted hands the number of steps over, which is no sequence for a list.
-    for env in envs.envs:
-        env.observe = lambda steps: Stuck([steps])
-    ours = SyncVectorEnv([lambda: envs.envs[0]] * 2, False, autoreset_mode="SameStep")
-    ours.reset()
-    assert ours.step(ZEROS[:2])[4]["final_obs"].tolist() == [[1], [1]]
+    envs = make(
+        2,
+        copy=False,
+        autoreset_mode="SameStep",
+        length=1,
+        observation_space=Sequence(BOX),
+        observe=lambda steps: Stuck([steps]),
+    )
+    envs.reset()
+    assert envs.step(ZEROS[:2])[4]["final_obs"].tolist() == [[1], [1]]
 
 
 @pytest.mark.parametrize(

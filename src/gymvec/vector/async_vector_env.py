@@ -188,8 +188,10 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
             TypeError: A function cannot be pickled (it names the environment), an element
                 of the ``observation_mode`` tuple is no space, or no part of the observation can
                 lie in shared memory.
-            ValueError: An argument has a value that is not among those above, or an observation
-                of custom spaces alone cannot lie in shared memory.
+            ValueError: An argument has a value that is not among those above, an observation of
+                custom spaces alone cannot lie in shared memory, several sub-environments of a
+                worker are one object, or those with ``observation_mode="different"`` do not go
+                together.
         """
         # Made a second time: nobody could end the workers of the first.
         self.__del__()

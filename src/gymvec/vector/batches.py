@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gymvec.vector.engine import Engine
+from gymvec.vector.info_slots import InfoBatchSlots
 from gymvec.vector.restarts import Replaced, RestartingEngine
 from gymvec.vector.worker import Command
 
@@ -130,17 +131,12 @@ class Batches:
         self._ready, self.busy, self.any_busy = ready, busy, any_busy
         self._with_letter, self.letters, self._sent = with_letter, letters, sent
 
-    def infos(self, envs: np.ndarray, letters: dict[int, list[dict[str, Any]]]) -> dict[str, Any]:
-        """The infos of a batch.
-
-        Args:
-            envs: Its environments.
-            letters: The infos that came by letter, by position in the batch.
-        """
+    def slots_of(self, envs: np.ndarray) -> InfoBatchSlots:
+        """The info slots of the environments of a batch, by position in it."""
         # Their schemas are known: answers of a worker are taken in order, so the letter of the
         # environment that had a schema first was read before or just now.
         self._infos.load(envs)
-        return self._infos.gather(letters, None)
+        return self._infos
 
     def _accept(self) -> None:
         if self._engine.withdrawn:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from copy import Error, deepcopy
+from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,14 @@ _IMMUTABLE = frozenset(
 )
 
 
-def copy_value(value: Any) -> Any:
+def copy_value(value: Any, copy_other: Callable[[Any], Any] = deepcopy) -> Any:
     """``copy.deepcopy`` for observations: the same result in a fraction of the time.
 
     Unlike there, an array that occurs twice becomes two arrays.
+
+    Args:
+        value: What to copy.
+        copy_other: Copies what is no number, text, array, dict, tuple or list.
     """
     kind = type(value)
     if kind in _IMMUTABLE:
@@ -24,23 +29,32 @@ def copy_value(value: Any) -> Any:
     if kind is np.ndarray and not value.dtype.hasobject:
         return value.copy(order="K")
     if kind is tuple:
-        return tuple([copy_value(part) for part in value])
+        return tuple([copy_value(part, copy_other) for part in value])
     if kind is dict:
-        return {key: copy_value(part) for key, part in value.items()}
+        return {key: copy_value(part, copy_other) for key, part in value.items()}
     if kind is list:
-        return [copy_value(part) for part in value]
-    return deepcopy(value)
+        return [copy_value(part, copy_other) for part in value]
+    return copy_other(value)
 
 
-def keep_observation(observation: Any) -> Any:
-    """A copy of a terminal observation, whose environment may reuse it for the next one.
+def keep_terminal(value: Any) -> Any:
+    """A copy of a terminal observation or info, which the environment's reset may change.
 
-    What cannot be copied is handed on as it is.
+    Parts that cannot be copied are handed on as they are.
     """
     try:
-        return copy_value(observation)
-    except (TypeError, NotImplementedError, Error):
-        return observation
+        return copy_value(value, _copy_or_same)
+    except RecursionError:
+        # It contains itself.
+        return value
+
+
+def _copy_or_same(value: Any) -> Any:
+    try:
+        return deepcopy(value)
+    except Exception:
+        # A class may refuse by any exception, and Gymnasium hands its objects on.
+        return value
 
 
 def own_action(action: Any) -> Any:

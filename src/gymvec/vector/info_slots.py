@@ -90,7 +90,10 @@ class InfoSlots:
     def items(
         self, letters: Mapping[int, list[dict[str, Any]]], envs: frozenset[int] | None
     ) -> list[tuple[int, dict[str, Any]]]:
-        """Each info of a call with its environment, in the order in which they are to be added."""
+        """Each info of a call with its environment, in the order in which they are to be added.
+
+        An environment whose info is empty is there, too.
+        """
         self._translate()
         return self._items(letters, envs)
 
@@ -119,7 +122,8 @@ class InfoSlots:
                 continue
             if env in letters:
                 items += [(env, info) for info in letters[env]]
-            elif number != 0:
+            else:
+                # Number 0 is an empty info.
                 items.append((env, self._views[number].info(env)))
         return items
 

@@ -201,7 +201,12 @@ class SendRecv(Pending[ObsType, ActType]):
         self._was_reset[envs] |= self._resetting[envs]
         self._resetting[envs] = False
         try:
-            infos = batches.infos(envs, infos_by_letter)
+            slots = batches.slots_of(envs)
+            infos = (
+                slots.gather(infos_by_letter, None)
+                if self._adds_plainly
+                else self._add_each(slots.items(infos_by_letter, None))
+            )
             observations = self._observations.some(envs)
         except Exception as error:
             # Whoever waited once more would get the same.

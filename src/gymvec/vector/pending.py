@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, NoReturn
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any, Generic, NoReturn, cast
 
 import numpy as np
 from gymnasium.core import ActType, ObsType
@@ -50,6 +52,28 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
         self._deferred: tuple[Command, dict[int, bytes] | None, list[int] | None] | None = None
         self._late_state = IDLE
         self._was_reset = np.zeros(self.num_envs, dtype=np.bool_)
+        self._adds_plainly = type(self)._add_info is Pending._add_info
+
+    def _add_info(
+        self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int
+    ) -> dict[str, Any]:
+        """Gymnasium's rule, with arrays of as many elements as a batch has environments.
+
+        A subclass may have its own. It is called once for each info of the call, in order;
+        ``env_num`` is the position in the batch, which with ``batch_size`` below ``num_envs``
+        is not the environment's index.
+        """
+        if not self._partial:
+            return super()._add_info(vector_infos, env_info, env_num)
+        batch = SimpleNamespace(num_envs=self.batch_size, _add_info=self._add_info)
+        return VectorEnv._add_info(cast(Any, batch), vector_infos, env_info, env_num)
+
+    def _add_each(self, items: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
+        """Infos with their positions, gathered by the rule that a subclass has."""
+        infos: dict[str, Any] = {}
+        for position, info in items:
+            infos = self._add_info(infos, info, position)
+        return infos
 
     def _check_open(self) -> None:
         if self.closed:

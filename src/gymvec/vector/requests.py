@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,8 @@ def reset_mask(
     """
     if options is None or "reset_mask" not in options:
         return None, options
-    options = dict(options)
+    # Of the caller's own class, as the environments get it without a mask.
+    options = copy(options)
     mask = options.pop("reset_mask")
     if not isinstance(mask, np.ndarray):
         raise TypeError(f"`options['reset_mask']` must be a numpy array, got {type(mask)}")

@@ -117,6 +117,7 @@ def check_reports(
 
     Raises:
         RuntimeError: The spaces do not go together.
+        TypeError, ValueError: With ``observation_mode="different"``, what batching them raises.
         BaseException: What the construction of an environment raised.
     """
     failed = {env: content for env, subject, content in reports if subject is Subject.ERROR}
@@ -125,6 +126,12 @@ def check_reports(
         raise unpack_error(failed[envs[0]], envs)
     name = type(vector_env).__name__
     descriptions = [content for _, _, content in reports]
+    spaces = [
+        vector_env.single_observation_space
+        if description["observation_space"] is None
+        else description["observation_space"]
+        for description in descriptions
+    ]
     if not all(description["same_observation_space"] for description in descriptions):
         if vector_env.observation_mode == "same":
             raise RuntimeError(
@@ -132,6 +139,9 @@ def check_reports(
                 "observation spaces are not equivalent. If this is intentional, use "
                 "`observation_mode='different'` instead."
             )
+        if vector_env.observation_mode == "different":
+            # Gymnasium makes their batch before it compares them.
+            batch_differing_spaces(spaces)
         raise RuntimeError(
             f"{name}(..., observation_mode='different' or custom space) however the "
             "sub-environment's observation spaces do not share a common shape and dtype."
@@ -142,9 +152,4 @@ def check_reports(
             f"`{vector_env.single_action_space}`. In order to batch actions, the action spaces "
             "from all environments must be equal."
         )
-    return [
-        vector_env.single_observation_space
-        if description["observation_space"] is None
-        else description["observation_space"]
-        for description in descriptions
-    ]
+    return spaces

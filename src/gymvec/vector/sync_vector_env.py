@@ -16,7 +16,8 @@ from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 from gymvec import _steps
 from gymvec._infos import InfoBatch
 from gymvec.utils import batch_space, concatenate, create_empty_array, iterate
-from gymvec.vector.copies import keep_observation, own_action, own_array
+from gymvec.vector.copies import keep_terminal, own_action, own_array
+from gymvec.vector.distinct import check_distinct
 from gymvec.vector.requests import (
     check_none_missing,
     one_value_each,
@@ -108,7 +109,8 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         Raises:
             RuntimeError: The spaces of the sub-environments do not go together.
             TypeError: An element of the ``observation_mode`` tuple is no space.
-            ValueError: ``observation_mode`` or ``autoreset_mode`` is none of these.
+            ValueError: ``observation_mode`` or ``autoreset_mode`` is none of these; or several
+                sub-environments are one object.
         """
         super().__init__()
         self.env_fns = env_fns
@@ -119,6 +121,7 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         try:
             for env_fn in env_fns:
                 self.envs.append(env_fn())
+            check_distinct(self.envs)
             self._take_spaces()
         except BaseException:
             # Nobody else can close them, and nobody shall once more.
@@ -261,7 +264,7 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
             self._autoreset_envs,
             how,
             infos,
-            keep_observation,
+            keep_terminal,
         )
         return (
             self._batch(),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium.core import ActType, ObsType
 from gymnasium.vector.async_vector_env import AsyncState
-from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
+from gymnasium.vector.vector_env import AutoresetMode
 
 from gymvec._serve import SECOND_SET
 from gymvec.vector.actions import split_actions
@@ -41,7 +41,6 @@ class ResetStep(SendRecv[ObsType, ActType]):
             and type(self).step_async is ResetStep.step_async
             and type(self).step_wait is ResetStep.step_wait
         )
-        self._adds_plainly = type(self)._add_info is VectorEnv._add_info
 
     def reset(
         self,
@@ -287,7 +286,4 @@ class ResetStep(SendRecv[ObsType, ActType]):
         by_letter = letters and {env: infos for env, (_, infos) in letters.items() if infos}
         if self._adds_plainly:
             return slots.gather(by_letter, self._engine.sent)
-        gathered: dict[str, Any] = {}
-        for env, info in slots.items(by_letter, self._engine.sent):
-            gathered = self._add_info(gathered, info, env)
-        return gathered
+        return self._add_each(slots.items(by_letter, self._engine.sent))

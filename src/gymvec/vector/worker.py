@@ -24,7 +24,8 @@ from gymvec._steps import StepBlocks
 from gymvec.utils import CloudpickleWrapper
 from gymvec.vector.actions import bind_action_reader
 from gymvec.vector.arena import Arena, Layout
-from gymvec.vector.copies import keep_observation
+from gymvec.vector.copies import keep_terminal
+from gymvec.vector.distinct import check_distinct
 from gymvec.vector.errors import pack_error, text_of
 from gymvec.vector.interrupts import let_interrupts_through
 from gymvec.vector.lost import behind, set_lost
@@ -233,6 +234,8 @@ class _Worker:
                 if orders.core is not None:
                     os.sched_setaffinity(0, {orders.core})
                 env = self._envs[i] = env_fn()
+                if i + 1 == self._part.size:
+                    check_distinct(self._envs, self._first)
                 report = self._describe(env)
             except BaseException as error:
                 self._let_copies_end(error)
@@ -278,7 +281,7 @@ class _Worker:
             SlotWriter(layout.info_slots.view(arena)[part.start : part.stop]),
             _MODES[self._orders.autoreset_mode],
             self._first,
-            keep_observation,
+            keep_terminal,
             self._send,
         )
         return {
