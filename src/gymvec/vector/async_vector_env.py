@@ -70,8 +70,11 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
     still at work. :meth:`reset` and :meth:`step` are then short for :meth:`async_reset` or
     :meth:`send`, and :meth:`recv`.
 
-    It serves one thread at a time. While one is in a call, that of another is an
-    ``AlreadyPendingCallError`` or a ``RuntimeError``; only :meth:`close` may be called always.
+    It serves one call at a time. While one is under way, that of another thread is an
+    ``AlreadyPendingCallError`` or a ``RuntimeError``, and so is one within it: of a signal
+    handler, or of code of the caller's own that a call runs, such as the ``__array__`` of an
+    action. The call under way goes on. Only :meth:`close` may be called always. Methods of a
+    subclass that take the place of those here may call others.
 
     Attributes:
         num_envs: Number of sub-environments, ``n``.
@@ -339,12 +342,8 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         """
         if self._closing:
             return
-        self._closing = True
-        # A call that another thread is in ends with an error, as soon as the workers have. From
-        # now on those of other threads are refused.
-        me = get_ident()
-        used = self._user not in (None, me)
-        self._user = me
+        # A call that is under way ends with an error, as soon as the workers have.
+        used = self._refuse_calls()
         try:
             super().close(timeout=timeout, terminate=terminate or used)
         finally:
@@ -359,8 +358,18 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
                 logger.warn(
                     f"Calling `close` while waiting for a pending call to `{state.value}` "
                     "to complete."
+    def _refuse_calls(self) -> bool:
+        """From now on refuse the calls of other threads. Whether one of them is in a call."""
+        self._closing = True
+        me = get_ident()
+        used = self._user not in (None, me, ~me)
+        # Lent to a subclass's `close_extras`, which may make calls before the workers end.
+        self._user = ~me
+        return used
+
                 )
         finally:
+        self._user = get_ident()
             # Also where warnings are errors.
             error = self._end(0.0 if terminate else timeout)
         if error is not None:

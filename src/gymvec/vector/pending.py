@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, NoReturn
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any, Generic, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 from gymnasium.core import ActType, ObsType
@@ -11,6 +13,7 @@ from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 
 from gymvec.vector.actions import Write
+from gymvec.vector.alone import bare
 from gymvec.vector.answers import Answers
 from gymvec.vector.batches import Batches
 from gymvec.vector.deadlines import Late, deadline_after
@@ -21,6 +24,9 @@ from gymvec.vector.observations import Observations
 from gymvec.vector.worker import Command
 
 __all__ = ["IDLE", "STEPPING", "Pending"]
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 # Before Python 3.12 looking up a member of an enumeration takes as long as collecting a step.
 IDLE = AsyncState.DEFAULT
@@ -41,7 +47,8 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
     _observations: Observations
     _put_actions: Write
     _last_seen: LastSeen | None
-    # The thread that is in a call, and whether `close` was called.
+    # The thread that is in a call, or ~ of it while that has lent itself to a method of a
+    # subclass; and whether `close` was called.
     _user: int | None = None
     _closing: bool = False
 
@@ -67,13 +74,41 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
             raise self._closed_error() from error
 
     def _refuse(self, name: str) -> NoReturn:
-        """Say why a method cannot be called now: another thread is in a call."""
+        """Say why a method cannot be called now: another call is under way."""
         if self._closing:
             raise self._closed_error()
-        self._check_not_waiting(name)
+        who, end = "another thread", "."
+        if self._user == get_ident():
+            who = "this thread"
+            end = (
+                ": a signal handler, or code of the caller's own that a call runs, may call "
+                "nothing but `close`."
+            )
+        self._check_not_waiting(name, end)
         raise RuntimeError(
-            f"Calling `{name}` while another thread is in a call of this vector environment."
+            f"Calling `{name}` while {who} is in a call of this vector environment{end}"
         )
+
+    def _within(
+        self,
+        method: Callable[Arguments, Result],
+        /,
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Result:
+        """Call a method of this object as a part of the call that is under way.
+
+        Where a subclass has its own, the call is lent to that: it may call others in its turn.
+        """
+        function = bare(method)
+        if function is not None:
+            return function(self, *args, **kwargs)
+        user = get_ident()
+        self._user = ~user
+        try:
+            return method(*args, **kwargs)
+        finally:
+            self._user = user
 
     def _check_not_waiting(self, name: str, end: str = ".") -> None:
         if self.closed:

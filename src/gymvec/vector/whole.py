@@ -43,6 +43,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
         )
         self._adds_plainly = type(self)._add_info is VectorEnv._add_info
 
+    @alone
     def reset(
         self,
         *,
@@ -50,8 +51,8 @@ class ResetStep(SendRecv[ObsType, ActType]):
         options: dict[str, Any] | None = None,
     ) -> tuple[ObsType, dict[str, Any]]:
         """Reset the sub-environments, or some of them; see :meth:`reset_async`."""
-        self.reset_async(seed=seed, options=options)
-        return self.reset_wait()
+        self._within(self.reset_async, seed=seed, options=options)
+        return self._within(self.reset_wait)
 
     @alone
     def reset_async(
@@ -76,7 +77,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
                 nothing, or leaves out an environment that was never reset.
         """
         if self._partial:
-            self.async_reset(seed, options)
+            self._within(self.async_reset, seed, options)
             return
         self._check_open()
         seeds = reset_seeds(seed, self.num_envs)
@@ -112,7 +113,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
             TimeoutError: The time is over. Late answers are dropped.
         """
         if self._partial:
-            observations, *_, infos = self.recv(timeout)
+            observations, *_, infos = self._within(self.recv, timeout)
             return observations, infos
         letters = self._collect(AsyncState.WAITING_RESET, "reset_wait", "reset_async", timeout)
         return self._returned(letters)
@@ -125,14 +126,14 @@ class ResetStep(SendRecv[ObsType, ActType]):
         """
         me = get_ident()
         user = self._user
-        if user is not None and user != me:
+        if user is not None and user != ~me:
             self._refuse("step")
         # As in `alone`, which would add a tenth to the parent's instructions of a step.
         self._user = me
         try:
             if self._partial or env_ids is not None:
                 self._send_actions(actions, env_ids, least=self.batch_size)
-                return self.recv()
+                return self._within(self.recv)
             if (
                 self._steps_at_once
                 and self._state is IDLE
@@ -143,9 +144,9 @@ class ResetStep(SendRecv[ObsType, ActType]):
                 if finished:
                     return self._finished(*finished)
                 if self._state is STEPPING:
-                    return self.step_wait()
-            self.step_async(actions)
-            return self.step_wait()
+                    return self._within(self.step_wait)
+            self._within(self.step_async, actions)
+            return self._within(self.step_wait)
         except Exception as error:
             self._check_not_closed_meanwhile(error)
             raise
@@ -187,7 +188,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
             ValueError: There are not ``n`` actions. Nothing was stepped.
         """
         if self._partial:
-            self.send(actions)
+            self._within(self.send, actions)
             return
         engine = self._engine
         if self.closed or not engine.usable:
@@ -232,7 +233,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
             TimeoutError: The time is over. Late answers are dropped.
         """
         if self._partial:
-            return self.recv(timeout)
+            return self._within(self.recv, timeout)
         if timeout is None and self._state is STEPPING and self._deferred is None:
             finished = self._engine.finish()
             if finished is not None:
