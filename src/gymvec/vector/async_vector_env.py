@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import multiprocessing
+import weakref
 from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any
@@ -29,6 +31,12 @@ from gymvec.vector.spaces import batched_observation_space, check_reports
 from gymvec.vector.whole import ResetStep
 
 __all__ = ["AsyncVectorEnv"]
+
+# By id: a subclass may have no hash.
+_made: weakref.WeakValueDictionary[int, AsyncVectorEnv] = weakref.WeakValueDictionary()
+# At exit, those whose calls are refused. A thread that lets go of one would end its workers, while
+# its engine closes.
+_refused: list[AsyncVectorEnv] = []
 
 
 class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
@@ -251,6 +259,7 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
             spaces = spaces[: self.batch_size]
         self.observation_space, _ = batched_observation_space(observation_mode, spaces)
         self._bind()
+        _made[id(self)] = self
         self.closed = False
 
     def _start(
@@ -349,15 +358,6 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         finally:
             self.closed = True
 
-    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
-        """Close the sub-environments and end the workers."""
-        state, self._state = self._state, IDLE
-        error = None
-        try:
-            if state is not IDLE:
-                logger.warn(
-                    f"Calling `close` while waiting for a pending call to `{state.value}` "
-                    "to complete."
     def _refuse_calls(self) -> bool:
         """From now on refuse the calls of other threads. Whether one of them is in a call."""
         self._closing = True
@@ -367,9 +367,18 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         self._user = ~me
         return used
 
+    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
+        """Close the sub-environments and end the workers."""
+        self._user = get_ident()
+        state, self._state = self._state, IDLE
+        error = None
+        try:
+            if state is not IDLE:
+                logger.warn(
+                    f"Calling `close` while waiting for a pending call to `{state.value}` "
+                    "to complete."
                 )
         finally:
-        self._user = get_ident()
             # Also where warnings are errors.
             error = self._end(0.0 if terminate else timeout)
         if error is not None:
@@ -390,3 +399,13 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         if engine is not None and not self.closed:
             engine.close(0.0)
             self.closed = True
+
+
+@atexit.register
+def _refuse_all_calls() -> None:
+    """Before the engines close at exit: a thread that is in a call, or begins one, is told."""
+    _refused.extend(_made.values())
+    used = [envs for envs in _refused if envs._refuse_calls()]
+    for envs in used:
+        # At once, as `close` does it.
+        envs._engine.close(0.0)
