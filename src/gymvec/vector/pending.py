@@ -139,14 +139,11 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
             else:
                 engine.send(command, arguments, envs)
         except BaseException:
-            self._idle_unless_sent()
+            # Ctrl-C may have come after the command was sent. Nothing is called here, so that a
+            # second one cannot come between.
+            if self._deferred is None and (engine.late or not engine.bell.num_pending):
+                self._state = IDLE
             raise
-
-    def _idle_unless_sent(self) -> None:
-        """Where beginning a call failed. Ctrl-C may have come after the command was sent."""
-        engine = self._engine
-        if self._deferred is None and (engine.late or not engine.busy):
-            self._state = IDLE
 
     def _collect(
         self, state: AsyncState, name: str, begin: str, timeout: float | None
@@ -192,7 +189,9 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
 
     def _drop_late(self, deadline: float | None) -> None:
         """Wait for environments that are late with another call."""
-        self._take(self._late_state, self._engine.drop_late(deadline))
+        self._take(self._late_state, self._engine.collect(deadline))
+        # Not before: where Ctrl-C has come between, the same is taken once more.
+        self._engine.late = False
 
     def _take(self, state: AsyncState, answers: Answers) -> None:
         """Note where the environments are now, also after a call that failed or came late."""

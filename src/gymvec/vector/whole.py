@@ -207,7 +207,9 @@ class ResetStep(SendRecv[ObsType, ActType]):
                 self._state = STEPPING
                 engine.send_steps()
             except BaseException:
-                self._idle_unless_sent()
+                # As in `_begin`.
+                if not engine.bell.num_pending:
+                    self._state = IDLE
                 raise
         else:
             items = split_actions(self.action_space, actions, self.num_envs)
