@@ -85,7 +85,8 @@ class Calls(SendRecv[ObsType, ActType]):
         Raises:
             ClosedEnvironmentError: :meth:`close` was called.
             NoAsyncCallError: :meth:`call_async` was not called.
-            TimeoutError: The time is over. Late answers are dropped.
+            TimeoutError: The time is over, and the call is no longer pending; see
+                :meth:`step_wait`.
         """
         letters = self._collect(AsyncState.WAITING_CALL, "call_wait", "call_async", timeout)
         # Nothing comes of a `set_attr` whose wait was interrupted.
@@ -93,8 +94,8 @@ class Calls(SendRecv[ObsType, ActType]):
         self._state = IDLE
         return results
 
-    def get_attr(self, name: str) -> tuple[Any, ...]:
     @alone
+    def get_attr(self, name: str) -> tuple[Any, ...]:
         """Get an attribute of each sub-environment, looked up through the wrappers."""
         return self._within(self.call, name)
 

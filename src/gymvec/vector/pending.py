@@ -170,12 +170,13 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
                 self._deferred = None
             answers = engine.collect(deadline)
         except Late as late:
-            if self._deferred is None:
+            sent = self._deferred is None
+            if sent:
                 self._late_state = state
             self._deferred = None
             self._state = IDLE
             engine.late = True
-            raise late.error(name, timeout) from None
+            raise late.error(name, timeout, sent) from None
         except WorkerDiedError:
             self._deferred = None
             self._state = IDLE

@@ -110,7 +110,8 @@ class ResetStep(SendRecv[ObsType, ActType]):
         Raises:
             ClosedEnvironmentError: :meth:`close` was called.
             NoAsyncCallError: :meth:`reset_async` was not called.
-            TimeoutError: The time is over. Late answers are dropped.
+            TimeoutError: The time is over, and the call is no longer pending; see
+                :meth:`step_wait`.
         """
         if self._partial:
             observations, *_, infos = self._within(self.recv, timeout)
@@ -232,7 +233,10 @@ class ResetStep(SendRecv[ObsType, ActType]):
         Raises:
             ClosedEnvironmentError: :meth:`close` was called.
             NoAsyncCallError: :meth:`step_async` was not called.
-            TimeoutError: The time is over. Late answers are dropped.
+            TimeoutError: The time is over, and the call is no longer pending. The environments
+                make their steps nevertheless, and the next call waits for their late answers
+                and drops them. Only where they still were late with an earlier call, this one
+                was not sent to them and never is; then the error says so.
         """
         if self._partial:
             return self._within(self.recv, timeout)
