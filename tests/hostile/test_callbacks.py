@@ -6,7 +6,7 @@ from collections import OrderedDict, namedtuple
 import kernel_calls
 import numpy as np
 import pytest
-from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoAsyncCallError
+from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 from hostile_values import Answers, check_guards, guarded
 from scripted import BOX, Scripted
@@ -333,33 +333,68 @@ _PAIRS = [Dict({"a": Discrete(2), "b": Discrete(2)}), Tuple([Discrete(2), Discre
 @pytest.mark.parametrize("space", _PAIRS)
 @pytest.mark.parametrize("begin", ["step", "step_async"])
 @pytest.mark.parametrize("name", ["reset_async", "step_async", "call_async", "send", "step_wait"])
-def test_a_batch_of_actions_that_calls_the_vector_environment(space, begin, name):
-    """What it begins is pending and ends as if nothing else had been asked for."""
+@pytest.mark.parametrize("caught", [True, False])
+def test_a_batch_of_actions_that_calls_the_vector_environment(space, begin, name, caught):
+    """It is refused, and the call that reads the batch ends as if nothing else were asked for."""
     good = _PARTS if isinstance(space, Dict) else tuple(_PARTS.values())
     envs = AsyncVectorEnv([lambda: Scripted(action_space=space, length=99)] * 3, num_workers=2)
     envs.reset()
     envs.step(good)
     arguments = {"step_async": (good,), "send": (good,), "call_async": ("twice", 4)}
+    refused = []
 
     def act():
-        getattr(envs, name)(*arguments.get(name, ()))
+        try:
+            getattr(envs, name)(*arguments.get(name, ()))
+        except (AlreadyPendingCallError, RuntimeError) as error:
+            refused.append(str(error))
+            if not caught:
+                raise
 
-    if name == "step_wait":
-        with pytest.raises(NoAsyncCallError):
-            getattr(envs, begin)(_batch_that_acts(space, act))
-        assert envs.step(good)[0].tolist() == [[2, 2]] * 3
-        envs.close()
-        return
-    with pytest.raises(AlreadyPendingCallError, match=name.removesuffix("_async")):
-        getattr(envs, begin)(_batch_that_acts(space, act))
-    if name == "call_async":
-        assert envs.call_wait() == (8, 8, 8)
-        steps = 1
+    batch = _batch_that_acts(space, act)
+    if caught:
+        result = getattr(envs, begin)(batch) or envs.step_wait()
+        assert result[0].tolist() == [[2, 2]] * 3
     else:
-        wait = {"reset_async": envs.reset_wait, "send": envs.recv}.get(name, envs.step_wait)
-        steps = 0 if name == "reset_async" else 2
-        assert wait()[0].tolist() == [[steps, steps]] * 3
-    assert envs.step(good)[0].tolist() == [[steps + 1] * 2] * 3
+        with pytest.raises((AlreadyPendingCallError, RuntimeError)):
+            getattr(envs, begin)(batch)
+        assert envs.step(good)[0].tolist() == [[2, 2]] * 3
+    assert len(refused) == 1
+    assert refused[0].startswith(f"Calling `{name}` while")
+    assert envs.step(good)[0].tolist() == [[3, 3]] * 3
+    envs.close()
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("batch_size", [None, 3])
+def test_an_argument_that_steps_the_async_vector_environment(name, batch_size):
+    """Refused; the call does what it would with any other argument like it."""
+    envs = AsyncVectorEnv([lambda: Scripted(length=99)] * 3, batch_size=batch_size)
+    envs.reset()
+    refused = []
+
+    class Steps:
+        @staticmethod
+        def close():
+            with pytest.raises((AlreadyPendingCallError, RuntimeError)) as caught:
+                envs.step(np.zeros((3, 2)))
+            refused.append(str(caught.value))
+
+    value = Closes(Steps)
+    if name == "send to":
+        # An array in place of a number.
+        with pytest.raises(ValueError):
+            CALLS[name](envs, value)
+    else:
+        CALLS[name](envs, value)
+    assert refused
+    assert all(text.startswith("Calling `step` while") for text in refused)
+    if envs._state.value == "step":
+        envs.step_wait()
+    elif envs._batches.any_busy:
+        envs.recv()
+    envs.reset()
+    assert envs.step(np.zeros((3, 2)))[0].tolist() == [[1, 1]] * 3
     envs.close()
 
 

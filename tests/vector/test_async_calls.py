@@ -223,6 +223,32 @@ def _late(envs, call):
     return type(caught.value)
 
 
+@pytest.mark.parametrize("then", ["reset", "step", "call"])
+def test_what_a_call_that_timed_out_has_done_is_said(envs, then):
+    """It was made, unless the environments still had another one to answer."""
+    envs.call_async("nap", 0.4)
+    begin = getattr(envs, f"{then}_async")
+    wait = getattr(envs, f"{then}_wait")
+    arguments = {"reset": (5,), "step": (ZEROS,), "call": ("__setattr__", "reward", 5.0)}[then]
+    with pytest.raises(TimeoutError, match=r"after 0.05 second\(s\)\.$"):
+        envs.call_wait(timeout=0.05)
+    for _ in range(2):
+        begin(*arguments)
+        with pytest.raises(TimeoutError, match=f"`{then}_wait` has timed out .* was not sent: "):
+            wait(timeout=0.05)
+    assert envs.get_attr("reward") == (1.0,) * 3
+    assert envs.get_attr("steps") == (0,) * 3
+    assert [len(resets) for resets in envs.get_attr("resets")] == [1] * 3
+    envs.set_attr("act", sleep(0.2))
+    envs.set_attr("at", "step reset")
+    if then != "call":
+        begin(*arguments)
+        with pytest.raises(TimeoutError, match=r"after 0.05 second\(s\)\.$"):
+            wait(timeout=0.05)
+        assert envs.get_attr("steps") == (int(then == "step"),) * 3
+        assert [len(resets) for resets in envs.get_attr("resets")] == [1 + (then == "reset")] * 3
+
+
 def test_late_calls_and_resets(envs):
     envs.call_async("nap", 0.3)
     _late(envs, lambda: envs.call_wait(timeout=0.05))

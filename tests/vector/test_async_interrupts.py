@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from gymnasium.error import NoAsyncCallError
 from gymnasium.spaces import Dict, Discrete, Text
 from scripted import Scripted
 
@@ -231,7 +232,7 @@ def _call(envs):
 
 _WAITS = {"step": "step_wait", "reset": "reset_wait", "call": "call_wait"}
 # By then the call is over for all but who is handed its result.
-_HANDING_OVER = ("_returned", "_finished", "step_wait", "recv", "release", "guarded")
+_HANDING_OVER = ("_returned", "_finished", "step_wait", "recv", "release", "guarded", "_within")
 
 
 @pytest.mark.parametrize("call", [_step, _step_in_two, _send_and_recv, _reset, _call])
@@ -281,4 +282,166 @@ def test_an_interrupt_after_every_call_within_a_call(call, copy, letters, on_wor
         check(envs.reset(options={"reset_mask": np.array([True, False, False])})[0])
         before = check(_step(envs)[0])
     assert count > 5
+    envs.close()
+
+
+class Twice(AfterCall):
+    """Interrupts once more: where the ``second``-th function of gymvec's after that begins.
+
+    With a second of 1 this is within what the first interrupt has to undo, if that calls
+    anything; else it is in the call that is made again.
+    """
+
+    def __init__(self, count, second):
+        super().__init__(count)
+        self.second = second
+        self.before = sys.gettrace()
+
+    def __call__(self, frame, event, arg):
+        try:
+            super().__call__(frame, event, arg)
+        except KeyboardInterrupt:
+            sys.settrace(self.begins)
+            raise
+
+    def begins(self, frame, event, arg):
+        if frame.f_code.co_filename.startswith(self.FOLDER):
+            self.second -= 1
+            if self.second == 0:
+                sys.settrace(self.before)
+                raise KeyboardInterrupt
+
+    def again(self, call):
+        """Make a call again and again until it returns; whether the first came at all."""
+        while True:
+            if self.left > 0:
+                sys.setprofile(self)
+            try:
+                call()
+                return self.left <= 0
+            except KeyboardInterrupt:
+                pass
+            except NoAsyncCallError:
+                # It was over: the interrupt came while the result was handed over.
+                return True
+            finally:
+                sys.setprofile(None)
+
+    def once(self, call):
+        """Make a call that may be interrupted; whether the first came at all."""
+        sys.setprofile(self)
+        try:
+            call()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.setprofile(None)
+            sys.settrace(self.before)
+        return self.left <= 0
+
+
+def _slow(steps):
+    time.sleep(0.001 if steps else 0)
+    return np.int64(steps)
+
+
+def _resets_while_others_are_at_work(envs, seed):
+    envs.async_reset()
+    envs.async_reset(seed=seed)
+    envs.async_reset(seed=seed + 10)
+    return envs.recv, [None, seed, seed + 10]
+
+
+def _reset_of_late_ones(envs, seed):
+    envs.step_async([0, 1, 2])
+    with pytest.raises(TimeoutError):
+        envs.step_wait(timeout=0)
+    envs.reset_async(seed=seed)
+    return envs.reset_wait, [seed]
+
+
+def _late_reset(envs, seed):
+    envs.reset_async(seed=seed)
+    with pytest.raises(TimeoutError):
+        envs.reset_wait(timeout=-1)
+    envs.reset_async(seed=seed + 10)
+    return envs.reset_wait, [seed, seed + 10]
+
+
+@pytest.mark.parametrize(
+    "begin", [_resets_while_others_are_at_work, _reset_of_late_ones, _late_reset]
+)
+@pytest.mark.parametrize("on_worker_death", ["raise", "restart"])
+@pytest.mark.parametrize("second", [1, 2, 3, 5, 8, 13, 21, 34])
+def test_what_is_deferred_is_sent_once(begin, on_worker_death, second):
+    """However often the call is interrupted that sends it."""
+    envs = AsyncVectorEnv(
+        [lambda: Scripted(Discrete(10**6), Discrete(3), length=10**9, observe=_slow)] * 3,
+        # So none is warned that steps wait.
+        max_concurrency=2,
+        on_worker_death=on_worker_death,
+    )
+    envs.reset()
+    count, over = 0, False
+    while not over:
+        count += 1
+        wait, seeds = begin(envs, 100 * count)
+        interrupts = Twice(count, second)
+        over = not interrupts.again(wait)
+        sys.settrace(interrupts.before)
+        if envs._batches.any_busy:
+            envs.recv()
+        for env, resets in enumerate(envs.get_attr("resets")):
+            wanted = [seed if seed is None else seed + env for seed in seeds]
+            assert [seed for seed, _ in resets[-len(seeds) :]] == wanted, interrupts.where
+            assert len(resets) == 1 + count * len(seeds), interrupts.where
+        assert envs.step([0, 1, 2])[0].tolist() == [1, 1, 1]
+    assert count > 10
+    envs.close()
+
+
+_BEGINS = {
+    "step_async": lambda envs: envs.step_async([0, 1, 2]),
+    "step_async by letter": lambda envs: envs.step_async(iter([0, 1, 2])),
+    "send": lambda envs: envs.send([0, 1, 2]),
+    "send some": lambda envs: envs.send([0, 1], [2, 0]),
+    "reset_async": lambda envs: envs.reset_async(seed=7),
+    "async_reset": lambda envs: envs.async_reset(seed=7),
+    "call_async": lambda envs: envs.call_async("twice", 2),
+}
+
+
+@pytest.mark.parametrize("begin", _BEGINS)
+@pytest.mark.parametrize("on_worker_death", ["raise", "restart"])
+@pytest.mark.parametrize("second", [1, 2, 3])
+def test_a_call_that_is_interrupted_twice_is_begun_or_not(begin, on_worker_death, second):
+    """Nothing is waited for that was not sent, and nothing old is taken for new."""
+    envs = AsyncVectorEnv(
+        [lambda: Scripted(Discrete(10**6), Discrete(3), length=10**9, observe=np.int64)] * 3,
+        num_workers=2,
+        on_worker_death=on_worker_death,
+    )
+    envs.reset()
+    count, over = 0, False
+    while not over:
+        count += 1
+        before = envs.step([0, 1, 2])[0].tolist()
+        over = not Twice(count, second).once(lambda: _BEGINS[begin](envs))
+        assert count == 1 or not over or envs._engine.busy
+        if envs._state.value == "step":
+            assert envs.step_wait(timeout=30)[0].tolist() == [steps + 1 for steps in before]
+        elif envs._state.value == "reset":
+            assert envs.reset_wait(timeout=30)[0].tolist() == [0, 0, 0]
+        elif envs._state.value == "call":
+            assert envs.call_wait(timeout=30) == (4, 4, 4)
+        elif begin == "send some" and envs._batches.any_busy:
+            envs.send([1], [1])
+            assert envs.recv(timeout=30)[0].tolist() == [steps + 1 for steps in before]
+        elif envs._batches.any_busy:
+            after = [0, 0, 0] if begin == "async_reset" else [steps + 1 for steps in before]
+            assert envs.recv(timeout=30)[0].tolist() == after
+        else:
+            assert list(envs.get_attr("steps")) == before
+            assert not over
+    assert count > 3
     envs.close()

@@ -145,3 +145,59 @@ if __name__ == "__main__":
     pids = [int(pid) for pid in read_line(program).split()]
     program.communicate(timeout=20)
     assert wait_until(lambda: not any(map(alive, pids)), 3)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "envs.step(actions)",
+        "envs.step_async(actions); envs.step_wait()",
+        "envs.send(actions); envs.recv()",
+        "envs.call('twice', 1)",
+        "envs.call('nap', 60)",
+        "envs.reset()",
+    ],
+)
+def test_exit_while_a_thread_calls_and_calls(tmp_path, call):
+    """It is told that all is closed, and nothing is logged; whether it is in a call or not."""
+    programs = [
+        start_script(
+            tmp_path / f"program{i}.py",
+            f"""
+import atexit, threading, time
+
+def end():
+    # After what gymvec does at exit, which is registered later.
+    thread.join(10)
+    print(thread.is_alive(), outcome, flush=True)
+
+atexit.register(end)
+import numpy as np
+import gymvec
+from async_envs import Acts
+
+outcome = []
+
+def use():
+    try:
+        while True:
+            {call}
+    except BaseException as error:
+        outcome.append(type(error).__name__)
+
+if __name__ == "__main__":
+    envs = gymvec.AsyncVectorEnv([Acts] * 3, num_workers=2)
+    envs.reset()
+    actions = np.zeros((3, 2), np.float32)
+    thread = threading.Thread(target=use, daemon=True)
+    thread.start()
+    time.sleep(0.1 + {i} / 1000)
+""",
+        )
+        for i in range(3)
+    ]
+    for program in programs:
+        output, errors = program.communicate(timeout=40)
+        assert output == "False ['ClosedEnvironmentError']\n"
+        assert errors == ""
+        assert program.returncode == 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import multiprocessing
+import weakref
 from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any
@@ -29,6 +31,12 @@ from gymvec.vector.spaces import batched_observation_space, check_reports
 from gymvec.vector.whole import ResetStep
 
 __all__ = ["AsyncVectorEnv"]
+
+# By id: a subclass may have no hash.
+_made: weakref.WeakValueDictionary[int, AsyncVectorEnv] = weakref.WeakValueDictionary()
+# At exit, those whose calls are refused. A thread that lets go of one would end its workers, while
+# its engine closes.
+_refused: list[AsyncVectorEnv] = []
 
 
 class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
@@ -70,8 +78,11 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
     still at work. :meth:`reset` and :meth:`step` are then short for :meth:`async_reset` or
     :meth:`send`, and :meth:`recv`.
 
-    It serves one thread at a time. While one is in a call, that of another is an
-    ``AlreadyPendingCallError`` or a ``RuntimeError``; only :meth:`close` may be called always.
+    It serves one call at a time. While one is under way, that of another thread is an
+    ``AlreadyPendingCallError`` or a ``RuntimeError``, and so is one within it: of a signal
+    handler, or of code of the caller's own that a call runs, such as the ``__array__`` of an
+    action. The call under way goes on. Only :meth:`close` may be called always. Methods of a
+    subclass that take the place of those here may call others.
 
     Attributes:
         num_envs: Number of sub-environments, ``n``.
@@ -250,6 +261,7 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
             spaces = spaces[: self.batch_size]
         self.observation_space, _ = batched_observation_space(observation_mode, spaces)
         self._bind()
+        _made[id(self)] = self
         self.closed = False
 
     def _start(
@@ -341,19 +353,25 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         """
         if self._closing:
             return
-        self._closing = True
-        # A call that another thread is in ends with an error, as soon as the workers have. From
-        # now on those of other threads are refused.
-        me = get_ident()
-        used = self._user not in (None, me)
-        self._user = me
+        # A call that is under way ends with an error, as soon as the workers have.
+        used = self._refuse_calls()
         try:
             super().close(timeout=timeout, terminate=terminate or used)
         finally:
             self.closed = True
 
+    def _refuse_calls(self) -> bool:
+        """From now on refuse the calls of other threads. Whether one of them is in a call."""
+        self._closing = True
+        me = get_ident()
+        used = self._user not in (None, me, ~me)
+        # Lent to a subclass's `close_extras`, which may make calls before the workers end.
+        self._user = ~me
+        return used
+
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Close the sub-environments and end the workers."""
+        self._user = get_ident()
         state, self._state = self._state, IDLE
         error = None
         try:
@@ -383,3 +401,13 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         if engine is not None and not self.closed:
             engine.close(0.0)
             self.closed = True
+
+
+@atexit.register
+def _refuse_all_calls() -> None:
+    """Before the engines close at exit: a thread that is in a call, or begins one, is told."""
+    _refused.extend(_made.values())
+    used = [envs for envs in _refused if envs._refuse_calls()]
+    for envs in used:
+        # At once, as `close` does it.
+        envs._engine.close(0.0)

@@ -13,6 +13,9 @@ from gymvec.vector.worker import Command
 
 __all__ = ["Batches"]
 
+# A command, and its arguments by environment.
+Order = tuple[Command, dict[int, bytes] | None]
+
 
 class Batches:
     """Who is at work, and who answered first.
@@ -29,6 +32,8 @@ class Batches:
     Attributes:
         busy: bool array of shape ``(num_envs,)``.
         any_busy: Whether one is.
+        deferred: Commands with their arguments that all environments are sent, one after another,
+            by :meth:`begin_deferred`.
         letters: What came by letter for environments that are ready: whether the environment
             failed, and the content.
     """
@@ -39,31 +44,63 @@ class Batches:
         self._infos = engine.info_slots.batches(batch_size)
         self.busy = np.zeros(num_envs, dtype=np.bool_)
         self.any_busy = False
+        self.deferred: list[Order] = []
         self.letters: dict[int, tuple[bool, Any]] = {}
         self._ready: list[int] = []
         self._with_letter: set[int] = set()
         self._restarts = isinstance(engine, RestartingEngine)
         # What busy environments were sent, where a new worker may have to be sent it again.
-        self._sent: dict[int, tuple[Command, dict[int, bytes] | None]] = {}
+        self._sent: dict[int, Order] = {}
 
     def send(self, command: Command, arguments: dict[int, bytes] | None, envs: np.ndarray) -> None:
         """Send a command to environments that are not busy."""
-        self.busy[envs] = True
-        self.any_busy = True
+        self._send(command, arguments, envs, self.deferred)
+
+    def _send(
+        self,
+        command: Command,
+        arguments: dict[int, bytes] | None,
+        envs: np.ndarray,
+        deferred: list[Order],
+    ) -> None:
+        """Send a command; ``deferred`` is what is deferred then."""
+        engine = self._engine
+        busy, sent = self.busy.copy(), self._sent
+        busy[envs] = True
+        if self._restarts:
+            sent = sent | dict.fromkeys(envs.tolist(), (command, arguments))
+        pending = engine.bell.num_pending
+        before = self.busy, self.any_busy, self._sent, self.deferred
         try:
-            if self._restarts:
-                self._sent.update(dict.fromkeys(envs.tolist(), (command, arguments)))
-            self._engine.send_apart(command, arguments, envs)
+            self.busy, self.any_busy, self._sent, self.deferred = busy, True, sent, deferred
+            engine.send_apart(command, arguments, envs)
         except BaseException:
-            # Ctrl-C may have come before the command was sent, or after it.
-            self.busy[envs] = [self._engine.bell.pending(env) for env in envs.tolist()]
-            self.any_busy = bool(self.busy.any())
+            # Ctrl-C may have come before the command was sent, or after it. Nothing is called
+            # here, so that a second one cannot come between.
+            if engine.bell.num_pending == pending:
+                self.busy, self.any_busy, self._sent, self.deferred = before
             raise
 
-    def occupy(self) -> None:
-        """Let no environment be sent to but after :meth:`forget`."""
-        self.busy[:] = True
-        self.any_busy = True
+    def defer(self, command: Command, arguments: dict[int, bytes] | None) -> None:
+        """Let all environments be sent a command once nobody is at work, and none before."""
+        busy = np.ones_like(self.busy)
+        # None takes the place of an earlier one, whose seeds would be lost.
+        deferred = [*self.deferred, (command, arguments)]
+        # All at once, as far as Ctrl-C can tell: nothing is called between these.
+        self.busy, self.any_busy, self.deferred = busy, True, deferred
+
+    def begin_deferred(self, deadline: float | None) -> None:
+        """Send what is deferred. What those that are still at work answer is dropped.
+
+        Raises:
+            Late: The deadline has passed.
+            WorkerDiedError: A worker died.
+        """
+        while self.deferred:
+            self.settle(deadline)
+            self._forget()
+            (command, arguments), *others = self.deferred
+            self._send(command, arguments, np.arange(len(self.busy)), others)
 
     def take(self, deadline: float | None) -> np.ndarray:
         """The environments of the next batch, ascending, with their letters.
@@ -109,8 +146,8 @@ class Batches:
             except Replaced:
                 pass
 
-    def forget(self) -> None:
-        """Drop the answers of all environments, after :meth:`settle` and before :meth:`send`."""
+    def _forget(self) -> None:
+        """Drop the answers of all environments, after :meth:`settle` and before :meth:`_send`."""
         # They stay busy, so that an interrupted call still finds that they are to be sent to.
         self._ready, self._with_letter, self.letters, self._sent = [], set(), {}, {}
 

@@ -34,14 +34,16 @@ class Calls(SendRecv[ObsType, ActType]):
         """A copy of the random number generator of each sub-environment."""
         return self.get_attr("np_random")
 
+    @alone
     def render(self) -> tuple[RenderFrame, ...] | None:
         """The rendered frames of the sub-environments."""
-        return self.call("render")
+        return self._within(self.call, "render")
 
+    @alone
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Call a method of each sub-environment, or get its attribute; see :meth:`call_async`."""
-        self.call_async(name, *args, **kwargs)
-        return self.call_wait()
+        self._within(self.call_async, name, *args, **kwargs)
+        return self._within(self.call_wait)
 
     @alone
     def call_async(self, name: str, *args: Any, **kwargs: Any) -> None:
@@ -83,7 +85,8 @@ class Calls(SendRecv[ObsType, ActType]):
         Raises:
             ClosedEnvironmentError: :meth:`close` was called.
             NoAsyncCallError: :meth:`call_async` was not called.
-            TimeoutError: The time is over. Late answers are dropped.
+            TimeoutError: The time is over, and the call is no longer pending; see
+                :meth:`step_wait`.
         """
         letters = self._collect(AsyncState.WAITING_CALL, "call_wait", "call_async", timeout)
         # Nothing comes of a `set_attr` whose wait was interrupted.
@@ -91,9 +94,10 @@ class Calls(SendRecv[ObsType, ActType]):
         self._state = IDLE
         return results
 
+    @alone
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Get an attribute of each sub-environment, looked up through the wrappers."""
-        return self.call(name)
+        return self._within(self.call, name)
 
     @alone
     def set_attr(self, name: str, values: list[Any] | tuple[Any, ...] | object) -> None:

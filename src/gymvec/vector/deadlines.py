@@ -22,11 +22,21 @@ class Late(Exception):
         super().__init__(text)
         self.envs = list(envs)
 
-    def error(self, name: str, timeout: float | None) -> StepTimeoutError:
-        """What the caller of a method is told."""
-        error = StepTimeoutError(
-            str(self) or f"The call to `{name}` has timed out after {timeout} second(s)."
-        )
+    def error(self, name: str, timeout: float | None, sent: bool = True) -> StepTimeoutError:
+        """What the caller of a method is told.
+
+        Args:
+            name: Of the method.
+            timeout: Its time-out.
+            sent: Whether the environments were sent what it waits for.
+        """
+        text = str(self) or f"The call to `{name}` has timed out after {timeout} second(s)."
+        if not sent:
+            text = (
+                f"{text.rstrip('.')}. What it waits for was not sent: the environments have not "
+                "answered an earlier call yet."
+            )
+        error = StepTimeoutError(text)
         error.env_indices = self.envs
         return error
 

@@ -39,8 +39,6 @@ class SendRecv(Pending[ObsType, ActType]):
     def _bind_batches(self) -> None:
         self._batches = Batches(self._engine, self.num_envs, self.batch_size)
         self._batched_action_spaces: dict[int, Space[Any]] = {}
-        # What all environments are sent, one after another, once nobody is at work.
-        self._deferred_resets: list[tuple[Command, dict[int, bytes] | None]] = []
         self._resetting = np.zeros(self.num_envs, dtype=np.bool_)
         self._received: np.ndarray | None = None
 
@@ -84,15 +82,14 @@ class SendRecv(Pending[ObsType, ActType]):
             }
             self._check_not_waiting("async_reset")
         command = Command.RESET if arguments is None else Command.RESET_BY_LETTER
+        # Before it is sent, since Ctrl-C may come after that.
+        self._resetting[envs] = True
         if mask is None and (self._engine.busy or batches.any_busy):
-            # None takes the place of an earlier one, whose seeds would be lost.
-            self._deferred_resets.append((command, arguments))
-            batches.occupy()
+            batches.defer(command, arguments)
         else:
             if self._engine.late:
                 self._drop_late_to_send("async_reset")
             batches.send(command, arguments, envs)
-        self._resetting[envs] = True
 
     @alone
     def send(self, actions: Any, env_ids: Any = None) -> None:
@@ -189,8 +186,8 @@ class SendRecv(Pending[ObsType, ActType]):
         try:
             if self._engine.late:
                 self._drop_late(deadline)
-            if self._deferred_resets:
-                self._begin_deferred_resets(deadline)
+            if batches.deferred:
+                batches.begin_deferred(deadline)
             envs = batches.take(deadline)
             letters, infos_by_letter = self._open_letters(envs)
         except Late as late:
@@ -251,14 +248,6 @@ class SendRecv(Pending[ObsType, ActType]):
             self._batches.release(failed_envs)
             raise unpack_error(failures[failed_envs[0]], failed_envs)
         return others, infos
-
-    def _begin_deferred_resets(self, deadline: float | None) -> None:
-        batches = self._batches
-        while self._deferred_resets:
-            batches.settle(deadline)
-            batches.forget()
-            batches.send(*self._deferred_resets[0], np.arange(self.num_envs))
-            del self._deferred_resets[0]
 
     def _settle(self) -> None:
         """Wait until the workers are free; who answers meanwhile is kept for :meth:`recv`."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from threading import get_ident
 from types import SimpleNamespace
-from typing import Any, Generic, NoReturn, cast
+from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, cast
 
 import numpy as np
 from gymnasium.core import ActType, ObsType
@@ -13,6 +14,7 @@ from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 
 from gymvec.vector.actions import Write
+from gymvec.vector.alone import bare
 from gymvec.vector.answers import Answers
 from gymvec.vector.batches import Batches
 from gymvec.vector.deadlines import Late, deadline_after
@@ -23,6 +25,9 @@ from gymvec.vector.observations import Observations
 from gymvec.vector.worker import Command
 
 __all__ = ["IDLE", "STEPPING", "Pending"]
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 # Before Python 3.12 looking up a member of an enumeration takes as long as collecting a step.
 IDLE = AsyncState.DEFAULT
@@ -43,7 +48,8 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
     _observations: Observations
     _put_actions: Write
     _last_seen: LastSeen | None
-    # The thread that is in a call, and whether `close` was called.
+    # The thread that is in a call, or ~ of it while that has lent itself to a method of a
+    # subclass; and whether `close` was called.
     _user: int | None = None
     _closing: bool = False
 
@@ -91,13 +97,41 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
             raise self._closed_error() from error
 
     def _refuse(self, name: str) -> NoReturn:
-        """Say why a method cannot be called now: another thread is in a call."""
+        """Say why a method cannot be called now: another call is under way."""
         if self._closing:
             raise self._closed_error()
-        self._check_not_waiting(name)
+        who, end = "another thread", "."
+        if self._user == get_ident():
+            who = "this thread"
+            end = (
+                ": a signal handler, or code of the caller's own that a call runs, may call "
+                "nothing but `close`."
+            )
+        self._check_not_waiting(name, end)
         raise RuntimeError(
-            f"Calling `{name}` while another thread is in a call of this vector environment."
+            f"Calling `{name}` while {who} is in a call of this vector environment{end}"
         )
+
+    def _within(
+        self,
+        method: Callable[Arguments, Result],
+        /,
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Result:
+        """Call a method of this object as a part of the call that is under way.
+
+        Where a subclass has its own, the call is lent to that: it may call others in its turn.
+        """
+        function = bare(method)
+        if function is not None:
+            return function(self, *args, **kwargs)
+        user = get_ident()
+        self._user = ~user
+        try:
+            return method(*args, **kwargs)
+        finally:
+            self._user = user
 
     def _check_not_waiting(self, name: str, end: str = ".") -> None:
         if self.closed:
@@ -128,14 +162,11 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
             else:
                 engine.send(command, arguments, envs)
         except BaseException:
-            self._idle_unless_sent()
+            # Ctrl-C may have come after the command was sent. Nothing is called here, so that a
+            # second one cannot come between.
+            if self._deferred is None and (engine.late or not engine.bell.num_pending):
+                self._state = IDLE
             raise
-
-    def _idle_unless_sent(self) -> None:
-        """Where beginning a call failed. Ctrl-C may have come after the command was sent."""
-        engine = self._engine
-        if self._deferred is None and (engine.late or not engine.busy):
-            self._state = IDLE
 
     def _collect(
         self, state: AsyncState, name: str, begin: str, timeout: float | None
@@ -162,12 +193,13 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
                 self._deferred = None
             answers = engine.collect(deadline)
         except Late as late:
-            if self._deferred is None:
+            sent = self._deferred is None
+            if sent:
                 self._late_state = state
             self._deferred = None
             self._state = IDLE
             engine.late = True
-            raise late.error(name, timeout) from None
+            raise late.error(name, timeout, sent) from None
         except WorkerDiedError:
             self._deferred = None
             self._state = IDLE
@@ -181,7 +213,9 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
 
     def _drop_late(self, deadline: float | None) -> None:
         """Wait for environments that are late with another call."""
-        self._take(self._late_state, self._engine.drop_late(deadline))
+        self._take(self._late_state, self._engine.collect(deadline))
+        # Not before: where Ctrl-C has come between, the same is taken once more.
+        self._engine.late = False
 
     def _take(self, state: AsyncState, answers: Answers) -> None:
         """Note where the environments are now, also after a call that failed or came late."""

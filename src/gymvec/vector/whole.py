@@ -42,6 +42,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
             and type(self).step_wait is ResetStep.step_wait
         )
 
+    @alone
     def reset(
         self,
         *,
@@ -49,8 +50,8 @@ class ResetStep(SendRecv[ObsType, ActType]):
         options: dict[str, Any] | None = None,
     ) -> tuple[ObsType, dict[str, Any]]:
         """Reset the sub-environments, or some of them; see :meth:`reset_async`."""
-        self.reset_async(seed=seed, options=options)
-        return self.reset_wait()
+        self._within(self.reset_async, seed=seed, options=options)
+        return self._within(self.reset_wait)
 
     @alone
     def reset_async(
@@ -75,7 +76,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
                 nothing, or leaves out an environment that was never reset.
         """
         if self._partial:
-            self.async_reset(seed, options)
+            self._within(self.async_reset, seed, options)
             return
         self._check_open()
         seeds = reset_seeds(seed, self.num_envs)
@@ -108,10 +109,11 @@ class ResetStep(SendRecv[ObsType, ActType]):
         Raises:
             ClosedEnvironmentError: :meth:`close` was called.
             NoAsyncCallError: :meth:`reset_async` was not called.
-            TimeoutError: The time is over. Late answers are dropped.
+            TimeoutError: The time is over, and the call is no longer pending; see
+                :meth:`step_wait`.
         """
         if self._partial:
-            observations, *_, infos = self.recv(timeout)
+            observations, *_, infos = self._within(self.recv, timeout)
             return observations, infos
         letters = self._collect(AsyncState.WAITING_RESET, "reset_wait", "reset_async", timeout)
         return self._returned(letters)
@@ -124,14 +126,14 @@ class ResetStep(SendRecv[ObsType, ActType]):
         """
         me = get_ident()
         user = self._user
-        if user is not None and user != me:
+        if user is not None and user != ~me:
             self._refuse("step")
         # As in `alone`, which would add a tenth to the parent's instructions of a step.
         self._user = me
         try:
             if self._partial or env_ids is not None:
                 self._send_actions(actions, env_ids, least=self.batch_size)
-                return self.recv()
+                return self._within(self.recv)
             if (
                 self._steps_at_once
                 and self._state is IDLE
@@ -142,9 +144,9 @@ class ResetStep(SendRecv[ObsType, ActType]):
                 if finished:
                     return self._finished(*finished)
                 if self._state is STEPPING:
-                    return self.step_wait()
-            self.step_async(actions)
-            return self.step_wait()
+                    return self._within(self.step_wait)
+            self._within(self.step_async, actions)
+            return self._within(self.step_wait)
         except Exception as error:
             self._check_not_closed_meanwhile(error)
             raise
@@ -186,7 +188,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
             ValueError: There are not ``n`` actions. Nothing was stepped.
         """
         if self._partial:
-            self.send(actions)
+            self._within(self.send, actions)
             return
         engine = self._engine
         if self.closed or not engine.usable:
@@ -205,7 +207,9 @@ class ResetStep(SendRecv[ObsType, ActType]):
                 self._state = STEPPING
                 engine.send_steps()
             except BaseException:
-                self._idle_unless_sent()
+                # As in `_begin`.
+                if not engine.bell.num_pending:
+                    self._state = IDLE
                 raise
         else:
             items = split_actions(self.action_space, actions, self.num_envs)
@@ -228,10 +232,13 @@ class ResetStep(SendRecv[ObsType, ActType]):
         Raises:
             ClosedEnvironmentError: :meth:`close` was called.
             NoAsyncCallError: :meth:`step_async` was not called.
-            TimeoutError: The time is over. Late answers are dropped.
+            TimeoutError: The time is over, and the call is no longer pending. The environments
+                make their steps nevertheless, and the next call waits for their late answers
+                and drops them. Only where they still were late with an earlier call, this one
+                was not sent to them and never is; then the error says so.
         """
         if self._partial:
-            return self.recv(timeout)
+            return self._within(self.recv, timeout)
         if timeout is None and self._state is STEPPING and self._deferred is None:
             finished = self._engine.finish()
             if finished is not None:

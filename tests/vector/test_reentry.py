@@ -1,0 +1,384 @@
+"""Calls within a call: a signal handler, code of the caller's own, a subclass."""
+
+import contextlib
+import functools
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+import pytest
+from async_envs import Acts, sleep
+from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError
+from gymnasium.spaces import Dict, Discrete, Text
+from scripted import Scripted
+
+import gymvec
+from gymvec import AsyncVectorEnv
+
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.filterwarnings("ignore:.*Calling `close` while waiting"),
+]
+
+FOLDER = os.path.dirname(gymvec.__file__)
+MASK = np.array([False, True, True])
+LETTERS = Dict({"n": Discrete(10**6), "text": Text(9)})
+INNER = {
+    "step": lambda envs: envs.step([0, 1, 2]),
+    "step_async": lambda envs: envs.step_async([0, 1, 2]),
+    "step_wait": lambda envs: envs.step_wait(),
+    "reset": lambda envs: envs.reset(seed=99),
+    "reset_async": lambda envs: envs.reset_async(seed=99),
+    "reset_wait": lambda envs: envs.reset_wait(),
+    "call": lambda envs: envs.call("twice", 99),
+    "call_async": lambda envs: envs.call_async("twice", 99),
+    "call_wait": lambda envs: envs.call_wait(),
+    "get_attr": lambda envs: envs.get_attr("steps"),
+    "set_attr": lambda envs: envs.set_attr("steps", 99),
+    "render": lambda envs: envs.render(),
+    "send": lambda envs: envs.send([0, 1, 2]),
+    "recv": lambda envs: envs.recv(),
+    "async_reset": lambda envs: envs.async_reset(seed=99),
+}
+
+
+def counts_of(observations):
+    return list(observations["n"] if isinstance(observations, dict) else observations)
+
+
+def in_two(envs, begin, wait, *arguments):
+    getattr(envs, begin)(*arguments)
+    return getattr(envs, wait)()
+
+
+# What is called, and what comes of it where each environment has made one step.
+OUTER = {
+    "step": (lambda envs: counts_of(envs.step([0, 1, 2])[0]), [2, 2, 2]),
+    "step in two": (
+        lambda envs: counts_of(in_two(envs, "step_async", "step_wait", [0, 1, 2])[0]), [2, 2, 2],
+    ),
+    "send and recv": (
+        lambda envs: counts_of(in_two(envs, "send", "recv", [0, 1, 2])[0]), [2, 2, 2],
+    ),
+    "step some": (lambda envs: counts_of(envs.step([0, 1, 2], [2, 1, 0])[0]), [2, 2, 2]),
+    "reset": (lambda envs: counts_of(envs.reset(seed=3)[0]), [0, 0, 0]),
+    "reset some": (
+        lambda envs: counts_of(envs.reset(options={"reset_mask": MASK})[0]), [1, 0, 0],
+    ),
+    "async_reset": (lambda envs: counts_of(in_two(envs, "async_reset", "recv")[0]), [0, 0, 0]),
+    "call": (lambda envs: envs.call("twice", 2), (4, 4, 4)),
+    "get_attr": (lambda envs: envs.get_attr("steps"), (1, 1, 1)),
+    "set_attr": (lambda envs: envs.set_attr("reward", 2.0), None),
+    "render": (lambda envs: envs.render(), ("frame 1",) * 3),
+    "seeds": (lambda envs: envs.np_random_seed, (5, 6, 7)),
+}  # fmt: skip
+
+
+class Seeded(Scripted):
+    def reset(self, *, seed=None, options=None):
+        if seed is not None:
+            self._np_random_seed = seed
+        return super().reset(seed=seed, options=options)
+
+
+def make(letters=False, kind=AsyncVectorEnv, **arguments):
+    observe = (lambda steps: {"n": steps, "text": str(steps)}) if letters else np.int64
+    space = LETTERS if letters else Discrete(10**6)
+    envs = kind(
+        [lambda: Seeded(space, Discrete(3), length=10**9, observe=observe)] * 3,
+        num_workers=2,
+        **arguments,
+    )
+    envs.reset(seed=5)
+    envs.step([0, 1, 2])
+    return envs
+
+
+@contextlib.contextmanager
+def at_calls(act):
+    """Call a function after each call that code of gymvec's makes: there signals are handled."""
+
+    def after(frame, event, arg):
+        ours = frame.f_code.co_filename.startswith(FOLDER)
+        if event in ("c_return", "return") and ours:
+            act()
+
+    sys.setprofile(after)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def refusal(envs, name):
+    """What a call within another one raises; None where it is not refused."""
+    try:
+        INNER[name](envs)
+    except (AlreadyPendingCallError, RuntimeError) as error:
+        return str(error)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def assert_refused(texts):
+    assert texts
+    for name, text in texts:
+        assert text is not None and text.startswith(f"Calling `{name}` while"), (name, text)
+        assert text.endswith("may call nothing but `close`."), text
+
+
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("letters", [False, True])
+@pytest.mark.parametrize("outer", OUTER)
+def test_every_call_at_every_moment_of_every_call(outer, letters, copy):
+    envs = make(letters, copy=copy)
+    call, expected = OUTER[outer]
+    texts = []
+    names = list(INNER) * 9
+
+    def act():
+        # Else it is between two calls.
+        if envs._user is not None:
+            name = names[len(texts) % len(names)]
+            texts.append((name, refusal(envs, name)))
+
+    with at_calls(act):
+        result = call(envs)
+    assert result == expected
+    assert_refused(texts)
+    envs.set_attr("steps", 7)
+    assert counts_of(envs.step([0, 1, 2])[0]) == [8, 8, 8]
+    envs.close()
+
+
+@pytest.mark.parametrize("outer", ["step", "step in two", "send and recv", "reset", "call"])
+def test_close_at_every_moment_of_a_call(outer):
+    """The call returns what it has, or says that this is closed; no process is left."""
+    count, over = 0, False
+    while not over:
+        count += 1
+        envs = make(letters=True)
+        moments = []
+
+        def act(envs=envs, moments=moments, count=count):
+            if envs._user is not None:
+                moments.append(1)
+                if len(moments) == count:
+                    envs.close()
+
+        with at_calls(act):
+            try:
+                result = OUTER[outer][0](envs)
+            except ClosedEnvironmentError:
+                pass
+            else:
+                assert result == OUTER[outer][1]
+        over = len(moments) < count
+        assert envs.closed or over
+        envs.close()
+        assert all(process.exitcode is not None for process in envs.processes)
+        # Those that come late in a call are much alike.
+        count += count // 8
+    assert count > 5
+
+
+needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="signals to a thread")
+
+
+@contextlib.contextmanager
+def at_signal(act, seconds):
+    before = signal.signal(signal.SIGALRM, lambda number, frame: act())
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@needs_signals
+@pytest.mark.parametrize("outer", ["step", "step in two", "send and recv", "reset", "call"])
+def test_a_signal_handler_that_calls(outer):
+    envs = AsyncVectorEnv([lambda: Acts(sleep(0.4), "step reset twice")] * 3, num_workers=3)
+    envs.reset()
+    texts = []
+
+    def act():
+        texts.extend((name, refusal(envs, name)) for name in INNER)
+
+    actions = np.zeros((3, 2), np.float32)
+    calls = {
+        "step": lambda: envs.step(actions)[0].tolist() == [[1, 1]] * 3,
+        "step in two": lambda: in_two(envs, "step_async", "step_wait", actions)[1].sum() == 3,
+        "send and recv": lambda: in_two(envs, "send", "recv", actions)[1].sum() == 3,
+        "reset": lambda: envs.reset()[0].tolist() == [[0, 0]] * 3,
+        "call": lambda: envs.call("twice", 2) == (4, 4, 4),
+    }
+    with at_signal(act, 0.1):
+        assert calls[outer]()
+    assert [name for name, _ in texts] == list(INNER)
+    assert_refused(texts)
+    envs.close()
+
+
+@needs_signals
+def test_a_signal_handler_that_closes(tmp_path):
+    """The environments are closed as by any other `close`."""
+    own = os.getpid()
+
+    def act(env, name):
+        if os.getpid() != own:
+            time.sleep(0.3)
+            if name == "close":
+                (tmp_path / f"{os.getpid()}").touch()
+
+    envs = AsyncVectorEnv([lambda: Acts(act, "step close")] * 2, num_workers=2)
+    envs.reset()
+    with at_signal(envs.close, 0.1), pytest.raises(ClosedEnvironmentError):
+        envs.step(np.zeros((2, 2)))
+    assert envs.closed
+    assert [process.exitcode for process in envs.processes] == [0, 0]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+# --- subclasses -------------------------------------------------------------------------
+
+
+class Own(AsyncVectorEnv):
+    """Has each method of its own, which calls others before and after that of its base class."""
+
+    seen = ()
+
+    def look(self, name):
+        self.seen += (name,)
+
+    def step(self, actions, env_ids=None):
+        self.look("step")
+        self.get_attr("steps")
+        return super().step(actions, env_ids)
+
+    def step_async(self, actions):
+        self.look("step_async")
+        self.get_attr("steps")
+        super().step_async(actions)
+
+    def step_wait(self, timeout=None):
+        self.look("step_wait")
+        result = super().step_wait(timeout)
+        self.get_attr("steps")
+        return result
+
+    def reset_async(self, seed=None, options=None):
+        self.look("reset_async")
+        self.call("twice", 1)
+        super().reset_async(seed=seed, options=options)
+
+    def reset_wait(self, timeout=None):
+        self.look("reset_wait")
+        result = super().reset_wait(timeout)
+        self.set_attr("reward", 1.0)
+        return result
+
+    def call_async(self, name, *args, **kwargs):
+        self.look("call_async")
+        return super().call_async(name, *args, **kwargs)
+
+    def call_wait(self, timeout=None):
+        self.look("call_wait")
+        return super().call_wait(timeout)
+
+    def send(self, actions, env_ids=None):
+        self.look("send")
+        return super().send(actions, env_ids)
+
+    def recv(self, timeout=None):
+        self.look("recv")
+        return super().recv(timeout)
+
+
+@pytest.mark.parametrize("letters", [False, True])
+@pytest.mark.parametrize("outer", OUTER)
+def test_a_subclass_whose_methods_call_others(outer, letters):
+    envs = make(letters, Own)
+    envs.seen = ()
+    call, expected = OUTER[outer]
+    assert call(envs) == expected
+    if outer == "step":
+        own = [name for name in envs.seen if not name.startswith("call")]
+        assert own == ["step", "step_async", "step_wait"]
+    elif outer in ("call", "get_attr", "render", "seeds"):
+        assert envs.seen == ("call_async", "call_wait")
+    assert envs._user is None
+    envs.close()
+
+
+def test_an_override_in_disguise():
+    """It has the attributes of what it takes the place of, and is called nevertheless."""
+
+    class Disguised(AsyncVectorEnv):
+        @functools.wraps(AsyncVectorEnv.step_async)
+        def step_async(self, actions):
+            self.begun = True
+            AsyncVectorEnv.step_async(self, actions)
+
+    envs = make(kind=Disguised)
+    assert envs.begun
+    envs.begun = False
+    waits = []
+    wait = envs.reset_wait
+    envs.reset_wait = lambda: waits.append(1) or wait()
+    assert counts_of(envs.reset()[0]) == [0, 0, 0]
+    assert waits == [1]
+    envs.close()
+
+
+@needs_signals
+def test_an_override_is_not_interrupted_within_its_base():
+    """A handler may do there what the override may do, but nothing within the base class."""
+
+    class Waits(AsyncVectorEnv):
+        def step_wait(self, timeout=None):
+            return super().step_wait(timeout)
+
+    envs = Waits([lambda: Acts(sleep(0.4), "step")] * 2, num_workers=2)
+    envs.reset()
+    texts = []
+    with at_signal(lambda: texts.append(("step_wait", refusal(envs, "step_wait"))), 0.1):
+        assert envs.step(np.zeros((2, 2)))[0].tolist() == [[1, 1]] * 2
+    assert_refused(texts)
+    envs.close()
+
+
+def test_a_rule_for_infos_that_calls():
+    texts = []
+
+    class Asks(AsyncVectorEnv):
+        def _add_info(self, vector_infos, env_info, env_num):
+            texts.extend((name, refusal(self, name)) for name in INNER)
+            return super()._add_info(vector_infos, env_info, env_num)
+
+    class Tells(Scripted):
+        def step(self, action):
+            return (*super().step(action)[:4], {"text": "a"})
+
+    envs = Asks([lambda: Tells(length=9)] * 2, num_workers=2)
+    envs.reset()
+    assert envs.step(np.zeros((2, 2)))[4]["text"].tolist() == ["a", "a"]
+    assert_refused(texts)
+    envs.close()
+
+
+def test_a_subclass_that_calls_while_it_closes():
+    class Saves(AsyncVectorEnv):
+        def close_extras(self, **kwargs):
+            self.saved = self.call("twice", 2)
+            super().close_extras(**kwargs)
+
+    envs = make(kind=Saves)
+    envs.close()
+    assert envs.saved == (4, 4, 4)
+    with pytest.raises(ClosedEnvironmentError):
+        envs.step([0, 1, 2])
