@@ -1,14 +1,12 @@
 """What SyncVectorEnv promises beside equal results: arguments, errors, ownership."""
 
-import inspect
-
 import gymnasium as gym
 import numpy as np
 import pytest
 from action_cases import ACTIONS, arrays, contiguous
 from gymnasium.error import ClosedEnvironmentError
 from gymnasium.spaces import Box, Discrete
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 from lockstep import MODES, assert_same
 from scripted import Scripted
 
@@ -34,16 +32,6 @@ def both(call):
 
 
 # --- construction -----------------------------------------------------------------------
-
-
-def test_signatures():
-    for name, theirs in inspect.getmembers(THEIRS, inspect.isfunction):
-        if name in vars(THEIRS):
-            ours = inspect.signature(getattr(SyncVectorEnv, name)).parameters
-            wanted = inspect.signature(theirs).parameters
-            assert list(ours) == list(wanted), name
-            assert [p.default for p in ours.values()] == [p.default for p in wanted.values()]
-    assert issubclass(SyncVectorEnv, VectorEnv)
 
 
 def test_attributes():

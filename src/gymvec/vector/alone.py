@@ -19,7 +19,7 @@ def alone(method: Method) -> Method:
     """
 
     @functools.wraps(method)
-    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def guarded(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         me = get_ident()
         user = self._user
         if user is not None and user != me:

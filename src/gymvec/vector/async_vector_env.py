@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import multiprocessing
 from collections.abc import Callable, Sequence
 from threading import get_ident
@@ -322,23 +323,26 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         """This process's ends of the pipes to the workers."""
         return [mailbox.connection for mailbox in self._engine.workers.mailboxes]
 
-    def close(  # type: ignore[override]
-        self, timeout: float | None = None, terminate: bool = False
-    ) -> None:
+    def close(self, **kwargs: Any) -> None:
         """Close the sub-environments and end the workers. Always ends; a second call does nothing.
 
+        The processes are ended at once where another thread is in a call, which then raises a
+        ClosedEnvironmentError.
+
         Args:
-            timeout: Seconds for a pending call and for the environments to close, 5 if None.
-                After that the processes are ended by SIGTERM and SIGKILL; at once where another
-                thread is in a call, which then raises a ClosedEnvironmentError.
-            terminate: End the processes at once.
+            **kwargs: ``timeout`` and ``terminate``, as for :meth:`close_extras`.
 
         Raises:
             Exception: What the first sub-environment raised whose ``close`` failed; all
                 workers are gone nevertheless.
+            TypeError: :meth:`close_extras` has no such argument; nothing was closed.
         """
         if self._closing:
             return
+        try:
+            inspect.signature(self.close_extras).bind(**kwargs)
+        except TypeError as wrong:
+            raise TypeError(f"{type(self).__name__}.close_extras() {wrong}") from None
         self._closing = True
         # A call that another thread is in ends with an error, as soon as the workers have. From
         # now on those of other threads are refused.
@@ -346,12 +350,18 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         used = self._user not in (None, me)
         self._user = me
         try:
-            super().close(timeout=timeout, terminate=terminate or used)
+            super().close(**{**kwargs, "terminate": True} if used else kwargs)
         finally:
             self.closed = True
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
-        """Close the sub-environments and end the workers."""
+        """Close the sub-environments and end the workers; :meth:`close` calls this.
+
+        Args:
+            timeout: Seconds for a pending call and for the environments to close, 5 if None.
+                After that the processes are ended by SIGTERM and SIGKILL.
+            terminate: End the processes at once.
+        """
         state, self._state = self._state, IDLE
         error = None
         try:
@@ -381,3 +391,17 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         if engine is not None and not self.closed:
             engine.close(0.0)
             self.closed = True
+
+
+def _name_after_public_class() -> None:
+    """Let Python's TypeErrors, and pickles of methods, name the class that callers know."""
+    for base in AsyncVectorEnv.__mro__[1:]:
+        if base.__module__.startswith("gymvec."):
+            for name, method in vars(base).items():
+                if inspect.isfunction(method) and not name.startswith("_"):
+                    for function in (method, inspect.unwrap(method)):
+                        function.__module__ = AsyncVectorEnv.__module__
+                        function.__qualname__ = f"{AsyncVectorEnv.__name__}.{name}"
+
+
+_name_after_public_class()

@@ -44,7 +44,7 @@ class Calls(SendRecv[ObsType, ActType]):
         return self.call_wait()
 
     @alone
-    def call_async(self, name: str, *args: Any, **kwargs: Any) -> None:
+    def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
         """Begin to call a method of each sub-environment, or to get its attribute.
 
         Args:
