@@ -105,6 +105,9 @@ def _tune(
     choice = tuned(spec.id, factory, arguments["num_envs"], vector_kwargs, identity)
     arguments["vectorization_mode"] = choice.mode
     arguments["vector_kwargs"] = arguments_of(choice, vector_kwargs)
+    if choice.num_workers is not None and "num_workers" in vector_kwargs:
+        # The choice is capped; AsyncVectorEnv says so where the caller's number is too large.
+        arguments["vector_kwargs"]["num_workers"] = vector_kwargs["num_workers"]
 
 
 def _check_entry_point(spec: EnvSpec) -> None:

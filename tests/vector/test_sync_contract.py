@@ -68,7 +68,6 @@ def test_observation_modes():
     fns.append(lambda: Scripted(observation_space=Box(0, 1, (3,))))
     both(lambda kind: kind(fns, observation_mode="different"))
     both(lambda kind: kind([]))
-    both(lambda kind: kind(fns, autoreset_mode="never"))
 
 
 def test_a_factory_that_fails_closes_the_others():

@@ -23,7 +23,7 @@ from gymvec.vector.engine import Engine
 from gymvec.vector.errors import StepTimeoutError
 from gymvec.vector.last_seen import LastSeen
 from gymvec.vector.observations import Observations, check_shareable
-from gymvec.vector.options import check_options, positive, single_spaces
+from gymvec.vector.options import autoreset_mode_of, check_options, positive, single_spaces
 from gymvec.vector.pending import IDLE
 from gymvec.vector.restarts import RestartingEngine
 from gymvec.vector.spaces import batched_observation_space, check_reports
@@ -162,8 +162,8 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
                 https://farama.org/Vector-Autoreset-Mode.
             max_concurrency: Most environments that run at a time: an upper limit of the
                 number of workers.
-            num_workers: Number of processes, at most ``n``. None for one a core that this
-                process may use.
+            num_workers: Number of processes, at most ``n``: of more than that a warning says
+                that ``n`` are started. None for one a core that this process may use.
             wait: How both sides wait: ``"auto"`` spins for a moment and then sleeps, ``"spin"``
                 never sleeps, ``"block"`` never spins.
             cpu_affinity: Cores to pin the workers to, in turn (Linux).
@@ -207,12 +207,19 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         self.daemon = daemon
         self.worker = worker
         self.observation_mode = observation_mode
-        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.autoreset_mode = autoreset_mode_of(autoreset_mode)
         self.max_concurrency = positive(max_concurrency, "max_concurrency")
         self.num_envs = len(env_fns)
+        num_workers = positive(num_workers, "num_workers")
+        if num_workers is not None and num_workers > self.num_envs:
+            logger.warn(
+                f"`num_workers={num_workers}` is more than there are environments: "
+                f"{self.num_envs} workers are started, one for each environment.",
+                stacklevel=2,
+            )
         self.num_workers = min(
             self.num_envs,
-            positive(num_workers, "num_workers") or usable_cores(),
+            num_workers or usable_cores(),
             self.max_concurrency or self.num_envs,
         )
         self.batch_size = positive(batch_size, "batch_size") or self.num_envs
