@@ -144,7 +144,7 @@ def _vectorize_mode(mode: VectorizeMode | str | None, spec: EnvSpec) -> Vectoriz
     except ValueError as unknown:
         raise ValueError(
             f"Invalid vectorization mode: {mode!r}, "
-            f"valid modes: {[*(mode.value for mode in VectorizeMode), 'auto']}"
+            f"valid modes: {[mode.value for mode in VectorizeMode]} and 'auto'"
         ) from unknown
 
 
