@@ -166,6 +166,14 @@ def test_the_choice_is_applied_logged_and_kept(caplog, monkeypatch):
     assert caplog.records == []
 
 
+def test_more_workers_than_environments_are_said(caplog, monkeypatch):
+    best = tune.Choice("async", 2, "block", 1.0)
+    monkeypatch.setattr(tune, "autotune", lambda *args, **kwargs: told(best))
+    with pytest.warns(UserWarning, match="num_workers=5.*: 2 workers are started"):
+        envs, _ = auto(caplog, QUICK, 2, vector_kwargs={"num_workers": 5})
+    assert envs.num_workers == 2
+
+
 @pytest.mark.parametrize(
     "change",
     [{"num_envs": 2}, {"at": 9}, {"vector_kwargs": {"copy": False}}, {"wrappers": (lambda e: e,)}],

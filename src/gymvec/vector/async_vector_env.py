@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import inspect
 import multiprocessing
 import weakref
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from gymvec.vector.engine import Engine
 from gymvec.vector.errors import StepTimeoutError
 from gymvec.vector.last_seen import LastSeen
 from gymvec.vector.observations import Observations, check_shareable
-from gymvec.vector.options import check_options, positive, single_spaces
+from gymvec.vector.options import autoreset_mode_of, check_options, positive, single_spaces
 from gymvec.vector.pending import IDLE
 from gymvec.vector.restarts import RestartingEngine
 from gymvec.vector.spaces import batched_observation_space, check_reports
@@ -172,8 +173,8 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
                 https://farama.org/Vector-Autoreset-Mode.
             max_concurrency: Most environments that run at a time: an upper limit of the
                 number of workers.
-            num_workers: Number of processes, at most ``n``. None for one a core that this
-                process may use.
+            num_workers: Number of processes, at most ``n``: of more than that a warning says
+                that ``n`` are started. None for one a core that this process may use.
             wait: How both sides wait: ``"auto"`` spins for a moment and then sleeps, ``"spin"``
                 never sleeps, ``"block"`` never spins.
             cpu_affinity: Cores to pin the workers to, in turn (Linux).
@@ -219,12 +220,19 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         self.daemon = daemon
         self.worker = worker
         self.observation_mode = observation_mode
-        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.autoreset_mode = autoreset_mode_of(autoreset_mode)
         self.max_concurrency = positive(max_concurrency, "max_concurrency")
         self.num_envs = len(env_fns)
+        num_workers = positive(num_workers, "num_workers")
+        if num_workers is not None and num_workers > self.num_envs:
+            logger.warn(
+                f"`num_workers={num_workers}` is more than there are environments: "
+                f"{self.num_envs} workers are started, one for each environment.",
+                stacklevel=2,
+            )
         self.num_workers = min(
             self.num_envs,
-            positive(num_workers, "num_workers") or usable_cores(),
+            num_workers or usable_cores(),
             self.max_concurrency or self.num_envs,
         )
         self.batch_size = positive(batch_size, "batch_size") or self.num_envs
@@ -336,27 +344,30 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         """This process's ends of the pipes to the workers."""
         return [mailbox.connection for mailbox in self._engine.workers.mailboxes]
 
-    def close(  # type: ignore[override]
-        self, timeout: float | None = None, terminate: bool = False
-    ) -> None:
+    def close(self, **kwargs: Any) -> None:
         """Close the sub-environments and end the workers. Always ends; a second call does nothing.
 
+        The processes are ended at once where another thread is in a call, which then raises a
+        ClosedEnvironmentError.
+
         Args:
-            timeout: Seconds for a pending call and for the environments to close, 5 if None.
-                After that the processes are ended by SIGTERM and SIGKILL; at once where another
-                thread is in a call, which then raises a ClosedEnvironmentError.
-            terminate: End the processes at once.
+            **kwargs: ``timeout`` and ``terminate``, as for :meth:`close_extras`.
 
         Raises:
             Exception: What the first sub-environment raised whose ``close`` failed; all
                 workers are gone nevertheless.
+            TypeError: :meth:`close_extras` has no such argument; nothing was closed.
         """
         if self._closing:
             return
+        try:
+            inspect.signature(self.close_extras).bind(**kwargs)
+        except TypeError as wrong:
+            raise TypeError(f"{type(self).__name__}.close_extras() {wrong}") from None
         # A call that is under way ends with an error, as soon as the workers have.
         used = self._refuse_calls()
         try:
-            super().close(timeout=timeout, terminate=terminate or used)
+            super().close(**{**kwargs, "terminate": True} if used else kwargs)
         finally:
             self.closed = True
 
@@ -370,7 +381,13 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         return used
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
-        """Close the sub-environments and end the workers."""
+        """Close the sub-environments and end the workers; :meth:`close` calls this.
+
+        Args:
+            timeout: Seconds for a pending call and for the environments to close, 5 if None.
+                After that the processes are ended by SIGTERM and SIGKILL.
+            terminate: End the processes at once.
+        """
         self._user = get_ident()
         state, self._state = self._state, IDLE
         error = None
@@ -411,3 +428,17 @@ def _refuse_all_calls() -> None:
     for envs in used:
         # At once, as `close` does it.
         envs._engine.close(0.0)
+
+
+def _name_after_public_class() -> None:
+    """Let Python's TypeErrors, and pickles of methods, name the class that callers know."""
+    for base in AsyncVectorEnv.__mro__[1:]:
+        if base.__module__.startswith("gymvec."):
+            for name, method in vars(base).items():
+                if inspect.isfunction(method) and not name.startswith("_"):
+                    for function in (method, inspect.unwrap(method)):
+                        function.__module__ = AsyncVectorEnv.__module__
+                        function.__qualname__ = f"{AsyncVectorEnv.__name__}.{name}"
+
+
+_name_after_public_class()

@@ -18,6 +18,7 @@ from gymvec._infos import InfoBatch
 from gymvec.utils import batch_space, concatenate, create_empty_array, iterate
 from gymvec.vector.copies import keep_terminal, own_action, own_array
 from gymvec.vector.distinct import check_distinct
+from gymvec.vector.options import autoreset_mode_of
 from gymvec.vector.requests import (
     check_none_missing,
     one_value_each,
@@ -116,7 +117,7 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         self.env_fns = env_fns
         self.copy = copy
         self.observation_mode = observation_mode
-        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.autoreset_mode = autoreset_mode_of(autoreset_mode)
         self.envs = []
         try:
             for env_fn in env_fns:
