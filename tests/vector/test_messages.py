@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import struct
 import sys
 
 import gymnasium as gym
@@ -15,7 +16,7 @@ from lockstep import CustomSpace
 from scripted import BOX, Scripted
 
 from gymvec import AsyncVectorEnv
-from gymvec.vector.mail import dumps
+from gymvec.vector.mail import Subject, dumps, join_parts, parts_of
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -279,3 +280,22 @@ def test_what_cannot_be_kept_is_an_error(name, beside):
 def test_standard_streams_are_those_of_the_receiver(monkeypatch):
     monkeypatch.setattr(sys, "stderr", sys.__stderr__)
     assert pickle.loads(dumps([sys.stderr, lambda: None]))[0] is sys.stderr
+
+
+# --- letters ----------------------------------------------------------------------------
+
+parts = st.tuples(st.integers(0, 2**40), st.sampled_from(Subject), st.binary())
+
+
+@given(st.lists(parts))
+def test_parts_of_a_letter(given_parts):
+    assert list(parts_of(join_parts(given_parts))) == given_parts
+
+
+@given(st.binary(max_size=200))
+def test_what_is_no_letter_has_an_end(raw):
+    try:
+        found = list(parts_of(raw))
+    except (IndexError, struct.error):
+        return
+    assert sum(len(content) for _, _, content in found) <= len(raw)

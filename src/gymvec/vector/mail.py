@@ -11,8 +11,10 @@ import io
 import pickle
 import sys
 from collections import ChainMap
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from multiprocessing.reduction import ForkingPickler
+from struct import Struct
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -24,17 +26,41 @@ if TYPE_CHECKING or not _mailbox.THREADED:
 else:
     from gymvec._mailbox import ThreadedMailbox as Mailbox
 
-__all__ = ["Mailbox", "Subject", "dumps", "pickled_by_value"]
+__all__ = ["Mailbox", "Subject", "dumps", "join_parts", "parts_of", "pickled_by_value"]
 
 
 class Subject(IntEnum):
-    """What a part of a worker's letter is about."""
+    """What a part of a letter is about."""
 
     ANSWER = 0  # the rest of an environment's answer
     ERROR = 1  # what an environment raised instead
     SCHEMA = 2  # the number and signature of a new schema of infos
     WAITS = 3  # the share of their time that steps wait
-    BUILT = 4  # whether a worker that was started anew has its environments: None, or an error
+    BUILT = 4  # a worker that was started anew has its environments: empty, or an error
+    ARGUMENT = 5  # what comes with the parent's command
+
+
+_SUBJECTS = tuple(Subject)
+# Of a part: the environment, the subject, and the bytes of the content that follows.
+_HEAD = Struct("<qQQ")
+
+
+def join_parts(parts: Iterable[tuple[int, Subject, bytes]]) -> bytes:
+    """A letter of parts: the environment, the subject and the pickled content of each."""
+    pieces: list[bytes] = []
+    for env, subject, content in parts:
+        pieces += (_HEAD.pack(env, subject, len(content)), content)
+    return b"".join(pieces)
+
+
+def parts_of(letter: bytes) -> Iterator[tuple[int, Subject, memoryview]]:
+    """The parts that a letter was made of. The contents are views of it."""
+    view, at = memoryview(letter), 0
+    while at < len(view):
+        env, subject, size = _HEAD.unpack_from(view, at)
+        at += _HEAD.size
+        yield env, _SUBJECTS[subject], view[at : at + size]
+        at += size
 
 
 # Of the protocols before it, NumPy's arrays come back in native byte order.

@@ -197,9 +197,9 @@ class RestartingEngine(Engine):
                 return time.monotonic() > self._building[worker]
         return super()._is_stuck(worker)
 
-    def _built(self, env: int, failure: Any) -> None:
+    def _built(self, env: int, failure: memoryview) -> None:
         worker = self._worker_of[env]
-        if failure is not None:
+        if len(failure) > 0:
             self._failures[worker] = unpack_error(failure, [env])
         elif self._building.pop(worker, None) is not None and self._patience is not None:
             self._patience.begin([worker])
