@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import sys
 from collections.abc import Iterator
 from multiprocessing import heap
 from typing import Any, NamedTuple
@@ -207,9 +208,10 @@ def _no_room(size: int, number: int, reason: str) -> OSError:
 
 
 class Arena:
-    """The mapping itself, which goes to a child process with any start method.
+    """The mapping itself.
 
-    The memory is released when the last array on it is gone.
+    The memory is released when the last array on it is gone. A child process that is not forked
+    attaches to the mapping; see :meth:`reduction`.
 
     Args:
         size: Bytes.
@@ -238,3 +240,33 @@ class Arena:
     def buffer(self) -> Any:
         """The memory, writable."""
         return self._heap.buffer
+
+    def reduction(self, reducer: Any) -> tuple[Any, ...]:
+        """How a pickle of a process that is being started attaches to the mapping.
+
+        Args:
+            reducer: Module of reductions of the process's context, whose descriptors travel by
+                other ways in other packages.
+
+        Returns:
+            A function and its arguments, as from ``__reduce__``.
+        """
+        if sys.platform == "win32":
+            return _attach_by_name, (self._heap.size, self._heap.name)
+        return _attach, (self._heap.size, reducer.DupFd(self._heap.fd))
+
+
+def _attached(mapping: heap.Arena) -> Arena:
+    arena = Arena.__new__(Arena)
+    arena._heap = mapping
+    return arena
+
+
+def _attach(size: int, descriptor: Any) -> Arena:
+    return _attached(heap.Arena(size, descriptor.detach()))
+
+
+def _attach_by_name(size: int, name: str) -> Arena:
+    mapping: Any = heap.Arena.__new__(heap.Arena)
+    mapping.__setstate__((size, name))
+    return _attached(mapping)

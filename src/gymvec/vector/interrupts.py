@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import signal
 import threading
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ _HAS_MASK = hasattr(signal, "pthread_sigmask")
 
 
 @contextlib.contextmanager
-def interrupts_wait(method: str) -> Iterator[None]:
+def interrupts_wait(context: Any) -> Iterator[None]:
     """Hold Ctrl-C back while processes are started: one that is started by half complains.
 
     The processes inherit the mask, so that it does not reach them before they are ready for it:
@@ -22,16 +23,17 @@ def interrupts_wait(method: str) -> Iterator[None]:
     threads, and whichever the system tells, the handler is called in the main one.
 
     Args:
-        method: How the processes are started.
+        context: The multiprocessing context that starts the processes.
     """
     if _HAS_MASK:
-        from multiprocessing import forkserver, resource_tracker  # not there on Windows
-
+        method = context.get_start_method()
+        # Of multiprocessing, or of the package of the context; not there on Windows.
+        package = context.reducer.__package__
         # These processes are not ours alone, and starting them lets the signal through.
         if method != "fork":
-            resource_tracker.ensure_running()
+            importlib.import_module(f"{package}.resource_tracker").ensure_running()
         if method == "forkserver":
-            forkserver.ensure_running()
+            importlib.import_module(f"{package}.forkserver").ensure_running()
     with _handler_waits(), _masked():
         yield
 
