@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from gymvec.compare import backends, facts
+from gymvec.compare.load import load
 from gymvec.compare.measure import Plan, Pool, measured, parts
 from gymvec.compare.report import results
 from gymvec.vector.cores import usable_cores
@@ -71,7 +72,7 @@ def main():
     parser.add_argument("--plot", metavar="FILE", default="docs/images/peers.png")
     arguments = parser.parse_args()
     plan = Plan(arguments.rounds, arguments.seconds)
-    names, before, found = arguments.envs.split(","), facts.load(), []
+    names, before, found = arguments.envs.split(","), load(), []
     total = sum(len(subjects(name, 1)) for name in names) * parts(plan)
     console = Console(stderr=True)
     with Pool() as pool, Progress(console=console, transient=True) as progress:
