@@ -35,13 +35,13 @@ def gather_infos_of(items):
 mixtures = st.lists(st.tuples(st.integers(0, N - 1), infos), max_size=8)
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(mixtures)
 def test_mixtures(items):
     assert_as_gymnasium(items)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_changing_values_of_the_same_keys(data):
     names = data.draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True))
