@@ -33,6 +33,8 @@ def assert_same(actual, expected, path="value"):
             assert actual.flags.writeable == expected.flags.writeable, f"{path}: writeable"
             if expected.size > 1:
                 assert actual.strides == expected.strides, f"{path}: strides {actual.strides}"
+        if isinstance(expected, np.ma.MaskedArray):
+            assert_same(np.ma.getmaskarray(actual), np.ma.getmaskarray(expected), f"{path}.mask")
     elif isinstance(expected, dict):
         assert list(actual) == list(expected), f"{path}: keys {list(actual)}"
         for key in expected:

@@ -187,6 +187,9 @@ def assert_same(actual: Any, expected: Any, path: str = "value") -> None:
             assert_same(actual.tolist(), expected.tolist(), path)
         else:
             assert value_bytes(actual) == value_bytes(expected), f"{path}: {actual!r} {expected!r}"
+        if isinstance(expected, np.ma.MaskedArray):
+            masks = np.ma.getmaskarray(actual), np.ma.getmaskarray(expected)
+            assert_same(*masks, f"{path}.mask")
     elif isinstance(expected, dict):
         assert actual.keys() == expected.keys(), f"{path}: keys {sorted(map(repr, actual))}"
         for key in expected:
