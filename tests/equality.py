@@ -47,7 +47,7 @@ def assert_same(actual, expected, path="value"):
         assert_same_space(actual, expected, path)
     elif isinstance(expected, np.random.Generator):
         assert actual.bit_generator.state == expected.bit_generator.state, f"{path}: generator"
-    elif isinstance(expected, float):
+    elif isinstance(expected, float | complex):
         assert value_bytes(actual) == value_bytes(expected), f"{path}: {actual!r} {expected!r}"
     else:
         assert actual == expected, f"{path}: {actual!r} {expected!r}"

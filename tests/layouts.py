@@ -28,21 +28,25 @@ def _matrix(values):
     return values.view(np.matrix) if values.ndim == 2 else values
 
 
+def _masked(values, every=2):
+    mask = np.arange(1, values.size + 1).reshape(values.shape) % every == 0
+    # NumPy's own fill value is too large for small types, of which it warns here and there.
+    return np.ma.masked_array(values, mask, fill_value=np.zeros((), values.dtype)[()])
+
+
 LAYOUTS = {
     "C": np.copy,
-    "F": np.asfortranarray,
+    "F": lambda values: np.array(values, order="F"),
     "strided": lambda values: np.repeat(values, 2, -1)[..., ::2] if values.ndim else values,
     "reversed": lambda values: values[::-1] if values.ndim else values,
-    "transposed": lambda values: np.ascontiguousarray(values.T).T,
+    "transposed": lambda values: np.array(values.T, order="C").T,
     "misaligned": _misaligned,
     "read only": _read_only,
     "big-endian": lambda values: values.astype(values.dtype.newbyteorder(">")),
     "strided and big-endian": lambda values: laid_out(laid_out(values, "big-endian"), "strided"),
-    "masked": lambda values: np.ma.masked_array(
-        values, np.arange(values.size).reshape(values.shape) % 2
-    ),
+    "masked": _masked,
     "masked and strided": lambda values: laid_out(laid_out(values, "masked"), "reversed"),
-    "all masked": lambda values: np.ma.masked_all_like(values),
+    "all masked": lambda values: _masked(values, every=1),
     "subclass": lambda values: values.view(Subclass),
     "strided subclass": lambda values: laid_out(values, "strided").view(Subclass),
     "record array": lambda values: values.view(np.recarray),
