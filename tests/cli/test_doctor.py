@@ -17,7 +17,7 @@ import pytest
 from gymvec import _bell, cli, doctor
 from gymvec.vector import processes
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = [pytest.mark.not_sanitized, pytest.mark.timeout(200)]
 
 TESTS = [
     "shared memory",

@@ -12,6 +12,8 @@ import pytest
 from gymvec.compare.measure import Row
 from gymvec.compare.report import results
 
+pytestmark = pytest.mark.not_sanitized
+
 BENCH = Path(__file__).parents[2] / "bench"
 README = "before\n<!-- table of compare -->\nold\n<!-- end of table -->\nbetween\n<!-- table of peers -->\n<!-- end of table -->\nafter\n"
 

@@ -15,6 +15,8 @@ from marks import gone, mark, marked
 from gymvec.cli import main
 from gymvec.compare import backends, command
 
+pytestmark = pytest.mark.not_sanitized
+
 HERE = Path(__file__).parent
 QUICK = ["compare/Quick-v0", "--module", "compare_envs", "--rounds", "2", "--seconds", "0.01"]
 

@@ -8,6 +8,7 @@ import pytest
 from gymvec.vector import restarts
 
 pytestmark = [
+    pytest.mark.not_sanitized,
     pytest.mark.timeout(120),
     pytest.mark.skipif(sys.platform != "linux", reason="/proc, signals"),
 ]

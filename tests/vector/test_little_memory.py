@@ -17,6 +17,7 @@ from gymvec.vector import arena, cores
 resource = pytest.importorskip("resource")
 
 pytestmark = [
+    pytest.mark.not_sanitized,
     pytest.mark.timeout(120),
     pytest.mark.skipif(sys.platform == "win32", reason="the page file"),
 ]
