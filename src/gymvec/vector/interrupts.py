@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["interrupts_wait", "let_interrupts_through"]
+__all__ = ["interrupts_held", "interrupts_wait", "let_interrupts_through"]
 
 _HAS_MASK = hasattr(signal, "pthread_sigmask")
 
@@ -24,16 +24,17 @@ def interrupts_wait(method: str) -> Iterator[None]:
     Args:
         method: How the processes are started.
     """
-    if _HAS_MASK:
-        from multiprocessing import forkserver, resource_tracker  # not there on Windows
+    with interrupts_held():
+        if _HAS_MASK:
+            from multiprocessing import forkserver, resource_tracker  # not there on Windows
 
-        # These processes are not ours alone, and starting them lets the signal through.
-        if method != "fork":
-            resource_tracker.ensure_running()
-        if method == "forkserver":
-            forkserver.ensure_running()
-    with _handler_waits(), _masked():
-        yield
+            # These processes are not ours alone, and starting them undoes the mask.
+            if method != "fork":
+                resource_tracker.ensure_running()
+            if method == "forkserver":
+                forkserver.ensure_running()
+        with _masked():
+            yield
 
 
 @contextlib.contextmanager
@@ -49,7 +50,12 @@ def _masked() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _handler_waits() -> Iterator[None]:
+def interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back until the end of a block that it must not cut in two.
+
+    Only the handler waits: system calls are interrupted and go on, and processes that are started
+    meanwhile get the signal.
+    """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield

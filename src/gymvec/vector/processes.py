@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing.process
 import os
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import wait
 from typing import Any, NamedTuple, cast
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple, cast
 from gymvec import _bell
 from gymvec.utils import CloudpickleWrapper, clear_mpi_env_vars
 from gymvec.vector.arena import Arena, Layout
-from gymvec.vector.interrupts import interrupts_wait
+from gymvec.vector.interrupts import interrupts_held, interrupts_wait
 from gymvec.vector.mail import Mailbox, dumps
 from gymvec.vector.registered import other_specs
 from gymvec.vector.worker import Orders, run_worker
@@ -45,6 +46,8 @@ class _Plan(NamedTuple):
 class Workers:
     """The processes of one vector environment and the parent's ends of their pipes.
 
+    Whoever drops it without :meth:`end`, such as a constructor that was interrupted, ends them.
+
     Attributes:
         processes: The processes.
         mailboxes: The ends of the pipes.
@@ -54,6 +57,11 @@ class Workers:
         self.processes: list[Any] = []
         self.mailboxes: list[Mailbox] = []
         self._plan: _Plan | None = None
+        self._finalizer = weakref.finalize(
+            self, _end_now, self.processes, self.mailboxes, os.getpid()
+        )
+        # At exit the engines close, which gives the environments time.
+        self._finalizer.atexit = False
 
     def start(
         self,
@@ -116,7 +124,7 @@ class Workers:
         """Around the start of processes; the registered environments that they do not know."""
         method = context.get_start_method()
         specs = [] if method == "fork" else other_specs()
-        with clear_mpi_env_vars(), interrupts_wait(method):
+        with interrupts_held(), clear_mpi_env_vars(), interrupts_wait(method):
             yield specs
 
     def _start(
@@ -130,6 +138,8 @@ class Workers:
         part = plan.layout.slices[index]
         fns = list(plan.env_fns[part.start : part.stop])
         ours, theirs = context.Pipe()
+        # Before there is a process, which an error would leave without an owner.
+        mailbox = Mailbox(ours)
         # A fork copies the parent's ends; elsewhere there is nothing to close.
         forks = context.get_start_method() == "fork"
         unused = [ours, *(box.connection for box in self.mailboxes)] if forks else []
@@ -158,10 +168,11 @@ class Workers:
             process.start()
         except Exception as error:
             ours.close()
-            raise blame(fns, part.start, error) from error
+            blame(fns, part.start, error)
+            raise
         finally:
             theirs.close()
-        return process, Mailbox(ours)
+        return process, mailbox
 
     def has_ended(self, worker: int) -> bool:
         """Whether a process is gone. Its pipe may be held open by its own children."""
@@ -196,7 +207,9 @@ class Workers:
         return True
 
     def end(self, seconds: float) -> None:
-        """End and reap every process, and close the pipes.
+        """End and reap every process, and close the pipes. May be called again.
+
+        Ctrl-C cuts the patience short: the processes are killed before it is raised.
 
         Args:
             seconds: How long they may take to end by themselves.
@@ -211,21 +224,37 @@ class Workers:
         finally:
             # It keeps the arena.
             self._plan = None
-            # Also when Ctrl-C cut the patience short.
-            for process in self.processes:
-                if not _has_ended(process):
-                    process.kill()
-                process.join()
-                # Its sentinel is of no more use; unlike Process.close, this keeps the exit code.
-                process._popen.close()
-            for mailbox in self.mailboxes:
-                mailbox.close()
+            _end_now(self.processes, self.mailboxes, os.getpid())
 
     def disown(self) -> None:
         """Leave the processes to the parent: this process is its fork."""
         for process in self.processes:
             # multiprocessing's exit hook would end them.
             multiprocessing.process._children.discard(process)  # type: ignore[attr-defined]
+
+
+def _end_now(processes: list[Any], mailboxes: list[Mailbox], owner: int) -> None:
+    """Kill and reap processes and close their pipes, whole also where Ctrl-C comes.
+
+    Args:
+        processes: The processes.
+        mailboxes: The parent's ends of their pipes.
+        owner: The process that started them; in a fork of it nothing happens.
+    """
+    if os.getpid() != owner:
+        return
+    with interrupts_held():
+        alive = [process for process in processes if not _has_ended(process)]
+        for process in alive:
+            process.kill()
+        _wait(alive, _KILL_SECONDS)
+        for process in processes:
+            if _has_ended(process):
+                process.join()
+                # Its sentinel is of no more use; unlike Process.close, this keeps the exit code.
+                process._popen.close()
+        for mailbox in mailboxes:
+            mailbox.close()
 
 
 def _has_ended(process: Any) -> bool:
@@ -242,14 +271,22 @@ def _wait(processes: list[Any], seconds: float) -> None:
         alive = [process for process in alive if not _has_ended(process)]
 
 
-def blame(fns: list[Any], first: int, error: Exception) -> Exception:
-    """An error of starting a process, with the environment whose function cannot be pickled."""
+def blame(fns: list[Any], first: int, error: Exception) -> None:
+    """Where starting a process failed since a function cannot be pickled, say whose it is.
+
+    Args:
+        fns: The functions of the process's environments.
+        first: The environment of the first.
+        error: What starting it raised.
+
+    Raises:
+        TypeError: One cannot be pickled; the message names the environment.
+    """
     for i, fn in enumerate(fns):
         try:
             dumps(CloudpickleWrapper(fn))
         except Exception as reason:
-            return TypeError(
+            raise TypeError(
                 f"the function of environment {first + i} cannot be pickled: "
                 f"{type(reason).__name__}: {reason}"
-            )
-    return error
+            ) from error

@@ -114,8 +114,9 @@ class RestartingEngine(Engine):
 
     def end(self, seconds: float) -> None:
         """As :meth:`Engine.end`."""
-        super().end(seconds)
+        # It keeps the arena. First, since an engine that has ended is not ended again.
         self.__dict__.pop("last_seen", None)
+        super().end(seconds)
 
     def send(self, command: Command, arguments: dict[int, bytes] | None, envs: Any = None) -> None:
         """As :meth:`Engine.send`."""
@@ -304,7 +305,8 @@ def _check_picklable(env_fns: Sequence[Any], layout: Layout, orders: dict[str, A
         try:
             ForkingPickler.dumps(CloudpickleWrapper(cast(Any, fns)))
         except Exception as error:
-            raise blame(fns, part.start, error) from error
+            blame(fns, part.start, error)
+            raise
     try:
         ForkingPickler.dumps((layout, orders))
     except Exception as error:
