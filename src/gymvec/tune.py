@@ -255,7 +255,8 @@ class _Search:
                     break
                 self._rows.append(self._measured(host, mode, workers, wait))
         except Failure as failure:
-            problem = failure
+            # Its traceback keeps this frame, which would keep it.
+            problem = failure.with_traceback(None)
         finally:
             if host is not None:
                 host.close()

@@ -27,6 +27,7 @@ from gymnasium import Space
 from gymvec import _bell
 from gymvec.vector.cores import memory_limit
 from gymvec.vector.info_slots import SLOT_BYTES
+from gymvec.vector.interrupts import interrupts_held
 from gymvec.vector.rows import blocks_of, is_array_leaf, leaves, shape_of, subspaces
 
 __all__ = ["ActionPlace", "Arena", "Layout", "Place", "Slice"]
@@ -226,7 +227,9 @@ class Arena:
         if limit is not None and size > limit:
             raise _no_room(size, errno.ENOMEM, f"the cgroup allows {limit} bytes of memory")
         try:
-            self._heap = heap.Arena(size)
+            # Ctrl-C would leave a file without an owner. Reserving takes long, and may be cut short.
+            with interrupts_held():
+                self._heap = heap.Arena(size)
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._heap.fd, 0, size)
         except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import inspect
 import multiprocessing
@@ -19,6 +20,7 @@ from gymvec.utils import batch_space, create_empty_array
 from gymvec.vector.actions import bind_action_writer
 from gymvec.vector.arena import Layout
 from gymvec.vector.calls import Calls
+from gymvec.vector.copies import copy_value
 from gymvec.vector.cores import cpu_quota, usable_cores
 from gymvec.vector.deadlines import Late, deadline_after
 from gymvec.vector.engine import Engine
@@ -38,6 +40,16 @@ _made: weakref.WeakValueDictionary[int, AsyncVectorEnv] = weakref.WeakValueDicti
 # At exit, those whose calls are refused. A thread that lets go of one would end its workers, while
 # its engine closes.
 _refused: list[AsyncVectorEnv] = []
+
+# What keeps the arena, besides the engine and what the caller has.
+_ON_ARENA = (
+    "_observations",
+    "_next_batch",
+    "_batch_of_copies",
+    "_put_actions",
+    "_batches",
+    "_last_seen",
+)
 
 
 class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
@@ -210,6 +222,7 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         # Until the end there is nothing to close.
         self.closed = True
         self._closing = False
+        self._used_beside = False
         check_options(env_fns, worker, wait, cpu_affinity, on_worker_death, step_timeout)
         self.env_fns = env_fns
         self.on_worker_death = on_worker_death
@@ -249,28 +262,29 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         if shared_memory:
             check_shareable(self.single_observation_space)
 
+        # If Ctrl-C comes before there is a name for it, the workers end with their owner.
         self._engine = self._start(wait, cpu_affinity, start_timeout)
         try:
             reports = self._engine.reports(deadline_after(start_timeout))
             spaces = check_reports(self, reports)
+            first = reports[0][2]
+            self.metadata = {**first["metadata"], "autoreset_mode": self.autoreset_mode}
+            self.render_mode = first["render_mode"]
+            self.action_space = batch_space(self.single_action_space, self.batch_size)
+            if observation_mode == "same":
+                spaces = spaces[: self.batch_size]
+            self.observation_space, _ = batched_observation_space(observation_mode, spaces)
+            self._bind()
+            _made[id(self)] = self
+            self.closed = False
         except Late:
-            self._engine.end(0.0)
+            self._end(0.0)
             raise StepTimeoutError(
                 f"the environments were not built within `start_timeout={start_timeout}` seconds"
             ) from None
         except BaseException:
-            self._engine.close(None)
+            self._end(None)
             raise
-        first = reports[0][2]
-        self.metadata = {**first["metadata"], "autoreset_mode": self.autoreset_mode}
-        self.render_mode = first["render_mode"]
-        self.action_space = batch_space(self.single_action_space, self.batch_size)
-        if observation_mode == "same":
-            spaces = spaces[: self.batch_size]
-        self.observation_space, _ = batched_observation_space(observation_mode, spaces)
-        self._bind()
-        _made[id(self)] = self
-        self.closed = False
 
     def _start(
         self, wait: str, cpu_affinity: Sequence[int] | None, start_timeout: float | None
@@ -348,7 +362,7 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         """Close the sub-environments and end the workers. Always ends; a second call does nothing.
 
         The processes are ended at once where another thread is in a call, which then raises a
-        ClosedEnvironmentError.
+        ClosedEnvironmentError. Where the first was interrupted, the second does what was left.
 
         Args:
             **kwargs: ``timeout`` and ``terminate``, as for :meth:`close_extras`.
@@ -358,26 +372,38 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
                 workers are gone nevertheless.
             TypeError: :meth:`close_extras` has no such argument; nothing was closed.
         """
-        if self._closing:
+        me = get_ident()
+        if self.closed and self._is_gone():
             return
         try:
             inspect.signature(self.close_extras).bind(**kwargs)
         except TypeError as wrong:
             raise TypeError(f"{type(self).__name__}.close_extras() {wrong}") from None
-        # A call that is under way ends with an error, as soon as the workers have.
-        used = self._refuse_calls()
+        # Nothing is called from this look to the assignment: neither another thread nor Ctrl-C
+        # comes between.
+        if self._closer is not None:
+            return
+        self._closer = me
         try:
+            # A call that is under way ends with an error, as soon as the workers have.
+            used = self._refuse_calls()
+            # Where it is true, the base class does nothing.
+            self.closed = False
             super().close(**{**kwargs, "terminate": True} if used else kwargs)
         finally:
-            self.closed = True
+            self._closer, self.closed = None, True
+
+    def _is_gone(self) -> bool:
+        """Whether there is nothing left to close."""
+        engine = self.__dict__.get("_engine")
+        return engine is None or (engine.ended and self.__dict__.keys().isdisjoint(_ON_ARENA))
 
     def _refuse_calls(self) -> bool:
         """From now on refuse the calls of other threads. Whether one of them is in a call."""
-        self._closing = True
         me = get_ident()
-        used = self._user not in (None, me, ~me)
+        used = self._used_beside or self._user not in (None, me, ~me)
         # Lent to a subclass's `close_extras`, which may make calls before the workers end.
-        self._user = ~me
+        self._closing, self._user, self._used_beside = True, ~me, used
         return used
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
@@ -401,21 +427,27 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
             # Also where warnings are errors.
             error = self._end(0.0 if terminate else timeout)
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                # The error's traceback keeps this frame, which would keep the error.
+                del error
 
     def _end(self, timeout: float | None) -> BaseException | None:
         try:
             return self._engine.close(timeout)
         finally:
-            # They keep the arena. What else does is the caller's, or `observations`.
-            del self._observations, self._next_batch, self._batch_of_copies
-            del self._put_actions, self._batches
-            del self._last_seen
+            if not self.copy and "observations" in self.__dict__:
+                # What is still on the arena after this is the caller's, or cannot be copied.
+                with contextlib.suppress(Exception):
+                    self.observations = copy_value(self.observations)
+            for name in _ON_ARENA:
+                self.__dict__.pop(name, None)
 
     def __del__(self) -> None:
         """End the workers of an environment that nobody closed."""
         engine = self.__dict__.get("_engine")
-        if engine is not None and not self.closed:
+        if engine is not None:
             engine.close(0.0)
             self.closed = True
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from gymvec import _bell
 from gymvec.utils import clear_mpi_env_vars
 from gymvec.vector.arena import Arena, Layout
 from gymvec.vector.carried import Carried, EnvFns, carried_connection
-from gymvec.vector.interrupts import interrupts_wait
+from gymvec.vector.interrupts import interrupts_held, interrupts_wait
 from gymvec.vector.mail import Mailbox
 from gymvec.vector.registered import other_specs
 from gymvec.vector.worker import Orders, run_worker
@@ -49,6 +50,8 @@ class _Plan(NamedTuple):
 class Workers:
     """The processes of one vector environment and the parent's ends of their pipes.
 
+    Whoever drops it without :meth:`end`, such as a constructor that was interrupted, ends them.
+
     Attributes:
         processes: The processes.
         mailboxes: The ends of the pipes.
@@ -58,6 +61,11 @@ class Workers:
         self.processes: list[Any] = []
         self.mailboxes: list[Mailbox] = []
         self._plan: _Plan | None = None
+        self._finalizer = weakref.finalize(
+            self, _end_now, self.processes, self.mailboxes, os.getpid()
+        )
+        # At exit the engines close, which gives the environments time.
+        self._finalizer.atexit = False
 
     def start(
         self,
@@ -120,7 +128,7 @@ class Workers:
         """Around the start of processes; the registered environments that they do not know."""
         method = context.get_start_method()
         specs = [] if method == "fork" else other_specs()
-        with clear_mpi_env_vars(), interrupts_wait(context):
+        with interrupts_held(), clear_mpi_env_vars(), interrupts_wait(context):
             yield specs
 
     def _start(
@@ -134,6 +142,8 @@ class Workers:
         part = plan.layout.slices[index]
         fns = plan.env_fns[part.start : part.stop]
         ours, theirs = context.Pipe()
+        # Before there is a process, which an error would leave without an owner.
+        mailbox = Mailbox(ours)
         # A fork copies the parent's ends; elsewhere there is nothing to close.
         forks = context.get_start_method() == "fork"
         reducer = context.reducer
@@ -171,7 +181,7 @@ class Workers:
             raise
         finally:
             theirs.close()
-        return process, Mailbox(ours)
+        return process, mailbox
 
     def has_ended(self, worker: int) -> bool:
         """Whether a process is gone. Its pipe may be held open by its own children."""
@@ -206,7 +216,9 @@ class Workers:
         return True
 
     def end(self, seconds: float) -> None:
-        """End and reap every process, and close the pipes.
+        """End and reap every process, and close the pipes. May be called again.
+
+        Ctrl-C cuts the patience short: the processes are killed before it is raised.
 
         Args:
             seconds: How long they may take to end by themselves.
@@ -221,14 +233,7 @@ class Workers:
         finally:
             # It keeps the arena.
             self._plan = None
-            # Also when Ctrl-C cut the patience short.
-            for process in self.processes:
-                if not _has_ended(process):
-                    _kill(process)
-                process.join()
-                _release(process)
-            for mailbox in self.mailboxes:
-                mailbox.close()
+            _end_now(self.processes, self.mailboxes, os.getpid())
 
     def disown(self) -> None:
         """Leave the processes to the parent: this process is its fork."""
@@ -236,6 +241,29 @@ class Workers:
             # The exit hook of multiprocessing, or of the package of the context, would end them.
             for kind in type(process).__mro__:
                 getattr(sys.modules[kind.__module__], "_children", set()).discard(process)
+
+
+def _end_now(processes: list[Any], mailboxes: list[Mailbox], owner: int) -> None:
+    """Kill and reap processes and close their pipes, whole also where Ctrl-C comes.
+
+    Args:
+        processes: The processes.
+        mailboxes: The parent's ends of their pipes.
+        owner: The process that started them; in a fork of it nothing happens.
+    """
+    if os.getpid() != owner:
+        return
+    with interrupts_held():
+        alive = [process for process in processes if not _has_ended(process)]
+        for process in alive:
+            _kill(process)
+        _wait(alive, _KILL_SECONDS)
+        for process in processes:
+            if _has_ended(process):
+                process.join()
+                _release(process)
+        for mailbox in mailboxes:
+            mailbox.close()
 
 
 def _has_ended(process: Any) -> bool:

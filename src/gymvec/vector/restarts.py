@@ -112,8 +112,9 @@ class RestartingEngine(Engine):
 
     def end(self, seconds: float) -> None:
         """As :meth:`Engine.end`."""
-        super().end(seconds)
+        # It keeps the arena. First, since an engine that has ended is not ended again.
         self.__dict__.pop("last_seen", None)
+        super().end(seconds)
 
     def send(self, command: Command, arguments: dict[int, bytes] | None, envs: Any = None) -> None:
         """As :meth:`Engine.send`."""
