@@ -94,7 +94,7 @@ def test_a_constructor_that_is_interrupted(context, times, kind):
     for count in np.linspace(1, events - 1, times, dtype=int).tolist():
         ended += interrupted(lambda: make(context, **KINDS[kind]), count) is True
         assert leftovers() == before, f"interrupted at {count} of {events}"
-    assert ended > times * 0.8
+    assert ended > times / 2
 
 
 class Counted:
@@ -205,21 +205,17 @@ def begin(envs, call):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_close_that_is_interrupted_and_called_again(kind, call):
     before = warm_up(**KINDS[kind])
-    events, ended = 0, 0
-    for part in np.linspace(0, 1, 30).tolist():
+    count, over = 1, False
+    while not over:
         envs = make(**KINDS[kind])
         envs.reset()
         begin(envs, call)
-        if not events:
-            events = events_of(envs.close)
-        else:
-            count = 1 + int(part * events)
-            ended += interrupted(envs.close, count) is True
-            envs.close()
+        over = interrupted(envs.close, count) is None
+        envs.close()
         assert envs.closed
-        assert leftovers() == before
-    # It takes a while longer at one time than at another, the first time above all.
-    assert ended > 10
+        assert leftovers() == before, f"interrupted at {count}"
+        count += 11
+    assert count > 100
 
 
 def test_a_close_within_a_close():
@@ -311,7 +307,8 @@ def fails_at(place):
 
 def of_a_step(envs):
     envs.reset()
-    envs.step(ZEROS[: getattr(envs, "batch_size", 2)])
+    for _ in range(3):
+        envs.step(ZEROS[: getattr(envs, "batch_size", 2)])
 
 
 def of_a_wait(envs):
