@@ -11,9 +11,9 @@ import sys
 import time
 from multiprocessing.heap import Arena
 
-from gymvec._bell import hub_size, lane_size
-from gymvec._bell_parent import Parent
-from gymvec._bell_worker import Worker
+from gymvec.vector.transport.control import hub_size, lane_size
+from gymvec.vector.transport.control_parent import Parent
+from gymvec.vector.transport.control_worker import Worker
 
 
 def layout(envs: list[int]) -> tuple[list[tuple[int, int]], int]:

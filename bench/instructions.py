@@ -18,10 +18,10 @@ from pathlib import Path
 import measure
 
 import gymvec
-from gymvec._bell_worker import Worker
-from gymvec.vector import engine
-from gymvec.vector.mail import Mailbox, Subject, dumps, join_parts
-from gymvec.vector.processes import Workers
+from gymvec.vector.transport.control_worker import Worker
+from gymvec.vector.parent import worker_pool as engine
+from gymvec.vector.transport.messages import Mailbox, Subject, dumps, join_parts
+from gymvec.vector.parent.processes import Workers
 
 WORKERS = (1, 2, 4, 8, 16, 32, 64)
 MOST_A_WORKER = 2000

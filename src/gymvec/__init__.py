@@ -1,7 +1,7 @@
 """gymvec is ``gymnasium.vector``, compiled: the same names and results in far less time."""
 
 from gymvec import utils, vector
-from gymvec.install import install, installation, installed, uninstall
+from gymvec.patch import install, installation, installed, uninstall
 from gymvec.make import make_vec
 from gymvec.tune import autotune
 from gymvec.vector import (

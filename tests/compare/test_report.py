@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from gymvec.compare.measure import Row
-from gymvec.compare.report import (
+from gymvec.measuring.rounds import Row
+from gymvec.cli.report import (
     failed,
     markdown,
     note_of_uneven_cores,

@@ -11,8 +11,20 @@ from gymnasium.spaces import Box, Dict, Discrete, Tuple
 from hostile_values import Answers, check_guards, guarded
 from scripted import BOX, Scripted
 
-from gymvec import AsyncVectorEnv, SyncVectorEnv, _infos, _leaf, _rows, _slots, _steps, _trees
-from gymvec._items import KeyedItems
+from gymvec import AsyncVectorEnv, SyncVectorEnv
+
+from gymvec.kernels import infos as _infos
+
+from gymvec.utils import _array_spaces as _leaf
+
+from gymvec.kernels import rows as _rows
+
+from gymvec.vector.transport import info_schemas as _slots
+
+from gymvec.vector import stepping as _steps
+
+from gymvec.kernels import trees as _trees
+from gymvec.utils._items import KeyedItems
 
 
 def acts(act, answer):

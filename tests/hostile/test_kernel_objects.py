@@ -9,7 +9,7 @@ import threading
 import kernel_calls
 import pytest
 
-from gymvec import _bell
+from gymvec.vector.transport import control as _bell
 
 CLASSES = {
     name: kernel_calls.find(name)
@@ -117,7 +117,7 @@ def test_watching_what_is_no_process(pid):
     """A wrong argument is an error; a process that is gone ends this one, as promised."""
     program = f"""
 import mmap, subprocess, sys
-from gymvec._bell_worker import Worker
+from gymvec.vector.transport.control_worker import Worker
 gone = subprocess.Popen([sys.executable, "-c", ""])
 gone.wait()
 gone = gone.pid

@@ -12,7 +12,11 @@ import spaces_zoo as zoo
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, OneOf, Text, Tuple
 
 import gymvec.utils as ours
-from gymvec import _blocks, _dispatch, _items, _leaf, _rows
+from gymvec.kernels import blocks as _blocks
+from gymvec.utils import _dispatch
+from gymvec.utils import _items
+from gymvec.utils import _array_spaces as _leaf
+from gymvec.kernels import rows as _rows
 
 CALLS = 100_000
 # A leak of one small object a call would be several times this.

@@ -8,10 +8,10 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from gymvec import utils
-from gymvec._bell import hub_size, lane_size
-from gymvec._bell_parent import Parent
-from gymvec._bell_worker import Worker
-from gymvec._rows import RowWriter
+from gymvec.vector.transport.control import hub_size, lane_size
+from gymvec.vector.transport.control_parent import Parent
+from gymvec.vector.transport.control_worker import Worker
+from gymvec.kernels.rows import RowWriter
 
 THREADS = 6
 ROUNDS = 300

@@ -27,7 +27,7 @@ from chaos_board import Board, Gone
 from chaos_envs import EXIT, HANG, HARMS, KILL, NAP, RAISE, Twin
 
 from gymvec import AsyncVectorEnv, WorkerDiedError
-from gymvec.vector import restarts
+from gymvec.vector.parent import death_policy as restarts
 
 # More than any call here takes.
 HANG_SECONDS = 120.0

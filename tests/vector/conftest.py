@@ -5,8 +5,8 @@ from multiprocessing.heap import Arena
 import pytest
 from control_words import layout
 
-from gymvec._bell_parent import Parent
-from gymvec._bell_worker import Worker
+from gymvec.vector.transport.control_parent import Parent
+from gymvec.vector.transport.control_worker import Worker
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import signal
 import time
 from multiprocessing.heap import Arena
 
-from gymvec._bell import hub_size, lane_size
-from gymvec._bell_parent import Parent
-from gymvec._bell_worker import Worker
+from gymvec.vector.transport.control import hub_size, lane_size
+from gymvec.vector.transport.control_parent import Parent
+from gymvec.vector.transport.control_worker import Worker
 
 STOP, STEP, SLEEP, DIE = 0, 1, 2, 3
 START_METHODS = [

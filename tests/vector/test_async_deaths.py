@@ -14,7 +14,7 @@ from scripted import BOX, Scripted
 
 import gymvec
 from gymvec import AsyncVectorEnv, WorkerDiedError
-from gymvec.vector import watch
+from gymvec.vector.parent import supervisor as watch
 
 pytestmark = [
     pytest.mark.timeout(60),

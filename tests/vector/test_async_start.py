@@ -18,7 +18,9 @@ from names import name_of
 from scripted import BOX, Scripted
 
 from gymvec import AsyncVectorEnv
-from gymvec.vector import async_vector_env, cores, engine
+from gymvec.vector import async_vector_env
+from gymvec.system import limits as cores
+from gymvec.vector.parent import worker_pool as engine
 
 pytestmark = pytest.mark.timeout(60)
 

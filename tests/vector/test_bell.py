@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from control_words import STEP, answer_all, layout
 
-from gymvec._bell import LINE, MAX_OPCODE, hub_size, lane_size
-from gymvec._bell_parent import Parent
-from gymvec._bell_worker import Worker
+from gymvec.vector.transport.control import LINE, MAX_OPCODE, hub_size, lane_size
+from gymvec.vector.transport.control_parent import Parent
+from gymvec.vector.transport.control_worker import Worker
 
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux")
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from control_words import DIE, SLEEP, START_METHODS, STEP, STOP, Engine, layout, serve
 
-from gymvec import _bell
-from gymvec._bell_parent import Parent
+from gymvec.vector.transport import control as _bell
+from gymvec.vector.transport.control_parent import Parent
 
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux")
 
@@ -106,9 +106,9 @@ def test_a_worker_that_dies_in_mid_pass():
 ORPHANS = """
     import multiprocessing, os, sys, time
     from multiprocessing.heap import Arena
-    from gymvec._bell import hub_size, lane_size
-    from gymvec._bell_parent import Parent
-    from gymvec._bell_worker import Worker
+    from gymvec.vector.transport.control import hub_size, lane_size
+    from gymvec.vector.transport.control_parent import Parent
+    from gymvec.vector.transport.control_worker import Worker
 
     def work(arena, pid, stuck):
         worker = Worker(arena.buffer, 0, hub_size(), 1, polling=sys.argv[2] == "True")
@@ -164,8 +164,8 @@ def test_a_worker_that_comes_too_late_ends_at_once():
     gone.wait()
     assert not _bell.parent_alive(gone.pid)
     code = (
-        "from multiprocessing.heap import Arena; from gymvec._bell import hub_size; "
-        "from gymvec._bell_worker import Worker;"
+        "from multiprocessing.heap import Arena; from gymvec.vector.transport.control import hub_size; "
+        "from gymvec.vector.transport.control_worker import Worker;"
         f"Worker(Arena(4096).buffer, 0, hub_size(), 1).watch_parent({gone.pid}); print('alive')"
     )
     late = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)

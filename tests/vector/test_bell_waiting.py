@@ -10,9 +10,9 @@ from multiprocessing.heap import Arena
 import pytest
 from control_words import STEP, Engine, answer_all, layout
 
-from gymvec import _bell
-from gymvec._bell_parent import Parent
-from gymvec._bell_worker import Worker
+from gymvec.vector.transport import control as _bell
+from gymvec.vector.transport.control_parent import Parent
+from gymvec.vector.transport.control_worker import Worker
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 futex_only = pytest.mark.skipif(not _bell.HAS_FUTEX, reason="needs futexes")

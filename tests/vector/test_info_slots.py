@@ -8,9 +8,9 @@ from info_strategies import N, arrays, gymnasiums, infos, numbers, outcome
 from lockstep import assert_same
 from names import name_of
 
-from gymvec._columns import SlotColumns
-from gymvec._slots import MAX_SCHEMAS, SlotWriter, same_schema, schema_of
-from gymvec.vector.info_slots import SLOT_BYTES, InfoSlots
+from gymvec.vector.transport.info_columns import SlotColumns
+from gymvec.vector.transport.info_schemas import MAX_SCHEMAS, SlotWriter, same_schema, schema_of
+from gymvec.vector.parent.infos import SLOT_BYTES, InfoSlots
 
 WORKERS = [0, 0, 1, 1]
 

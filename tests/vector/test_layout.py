@@ -7,7 +7,7 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-from gymvec.vector.arena import Layout
+from gymvec.vector.transport.memory import Layout
 
 ARCHITECTURE = Path(__file__).parents[2] / "ARCHITECTURE.md"
 

@@ -12,7 +12,8 @@ from gymnasium.spaces import Box
 from scripted import Scripted
 
 from gymvec import AsyncVectorEnv
-from gymvec.vector import arena, cores
+from gymvec.vector.transport import memory as arena
+from gymvec.system import limits as cores
 
 resource = pytest.importorskip("resource")
 

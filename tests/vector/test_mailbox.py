@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gymvec._mailbox import Mailbox, ThreadedMailbox
+from gymvec.vector.transport.pipe import Mailbox, ThreadedMailbox
 
 LONG = 30.0
 LETTERS = [b"", b"a", b"b" * 70_000, b"\0\xff" * 3, b"c" * 3_000_000, b"d"]

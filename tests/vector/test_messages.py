@@ -16,7 +16,7 @@ from lockstep import CustomSpace
 from scripted import BOX, Scripted
 
 from gymvec import AsyncVectorEnv
-from gymvec.vector.mail import Subject, dumps, join_parts, parts_of
+from gymvec.vector.transport.messages import Subject, dumps, join_parts, parts_of
 
 pytestmark = pytest.mark.timeout(120)
 

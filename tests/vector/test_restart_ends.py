@@ -26,7 +26,7 @@ from restart_cases import (
 from scripted import BOX, Scripted
 
 from gymvec import AsyncVectorEnv, WorkerDiedError
-from gymvec.vector import restarts
+from gymvec.vector.parent import death_policy as restarts
 from gymvec.vector.errors import StepTimeoutError
 
 pytestmark = [

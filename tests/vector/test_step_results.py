@@ -5,10 +5,10 @@ import threading
 import numpy as np
 import pytest
 
-from gymvec import _bell
-from gymvec._bell_parent import Parent
-from gymvec._bell_worker import Worker
-from gymvec._results import StepResults
+from gymvec.vector.transport import control as _bell
+from gymvec.vector.transport.control_parent import Parent
+from gymvec.vector.transport.control_worker import Worker
+from gymvec.vector.parent.fast_step import StepResults
 
 
 class Sides:

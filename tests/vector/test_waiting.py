@@ -10,7 +10,7 @@ from async_envs import Acts, sleep
 from scripted import Scripted
 
 from gymvec import AsyncVectorEnv
-from gymvec.vector import waiting
+from gymvec.vector.worker import io_wait as waiting
 
 pytestmark = pytest.mark.timeout(60)
 

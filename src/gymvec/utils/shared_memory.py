@@ -29,7 +29,7 @@ from gymnasium.spaces import (
 )
 from gymnasium.vector.utils import shared_memory as _original
 
-from gymvec import _leaf
+from gymvec.utils import _array_spaces as _leaf
 from gymvec.utils import text
 from gymvec.utils.dispatch import handles, no_handler, twin
 

@@ -17,19 +17,19 @@ from gymnasium.core import ActType, ObsType
 from gymnasium.vector.vector_env import AutoresetMode
 
 from gymvec.utils import batch_space, create_empty_array
-from gymvec.vector.actions import bind_action_writer
-from gymvec.vector.arena import Layout
+from gymvec.vector.transport.actions import bind_action_writer
+from gymvec.vector.transport.memory import Layout
 from gymvec.vector.calls import Calls
-from gymvec.vector.copies import copy_value
-from gymvec.vector.cores import cpu_quota, usable_cores
-from gymvec.vector.deadlines import Late, deadline_after
-from gymvec.vector.engine import Engine
+from gymvec.vector.copying import copy_value
+from gymvec.system.limits import cpu_quota, usable_cores
+from gymvec.vector.parent.deadlines import Late, deadline_after
+from gymvec.vector.parent.worker_pool import Engine
 from gymvec.vector.errors import StepTimeoutError
-from gymvec.vector.last_seen import LastSeen
-from gymvec.vector.observations import Observations, check_shareable
-from gymvec.vector.options import autoreset_mode_of, check_options, positive, single_spaces
+from gymvec.vector.parent.snapshots import LastSeen
+from gymvec.vector.parent.observations import Observations, check_shareable
+from gymvec.vector.arguments import autoreset_mode_of, check_options, positive, single_spaces
 from gymvec.vector.pending import IDLE
-from gymvec.vector.restarts import RestartingEngine
+from gymvec.vector.parent.death_policy import RestartingEngine
 from gymvec.vector.spaces import batched_observation_space, check_reports
 from gymvec.vector.whole import ResetStep
 

@@ -8,12 +8,12 @@ import numpy as np
 from gymnasium.core import ActType, ObsType, RenderFrame
 from gymnasium.vector.async_vector_env import AsyncState
 
-from gymvec.vector.alone import alone
-from gymvec.vector.mail import dumps
+from gymvec.vector.exclusive import alone
+from gymvec.vector.transport.messages import dumps
 from gymvec.vector.partial import SendRecv
 from gymvec.vector.pending import IDLE
 from gymvec.vector.requests import one_value_each
-from gymvec.vector.worker import Command
+from gymvec.vector.worker.main import Command
 
 __all__ = ["Calls"]
 

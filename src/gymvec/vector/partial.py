@@ -12,17 +12,17 @@ from gymnasium.error import NoAsyncCallError
 from gymnasium.vector.vector_env import AutoresetMode
 
 from gymvec.utils import batch_space
-from gymvec.vector.actions import split_actions
-from gymvec.vector.alone import alone
-from gymvec.vector.batches import Batches
-from gymvec.vector.copies import own_action
-from gymvec.vector.deadlines import Late, deadline_after
+from gymvec.vector.transport.actions import split_actions
+from gymvec.vector.exclusive import alone
+from gymvec.vector.parent.ready_first import Batches
+from gymvec.vector.copying import own_action
+from gymvec.vector.parent.deadlines import Late, deadline_after
 from gymvec.vector.errors import WorkerTraceback, unpack_error
-from gymvec.vector.mail import dumps
+from gymvec.vector.transport.messages import dumps
 from gymvec.vector.pending import Pending
 from gymvec.vector.requests import checked_env_ids, reset_mask, reset_seeds
 from gymvec.vector.returned import StepReturn
-from gymvec.vector.worker import Command
+from gymvec.vector.worker.main import Command
 
 __all__ = ["SendRecv"]
 

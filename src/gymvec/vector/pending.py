@@ -13,16 +13,16 @@ from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoA
 from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 
-from gymvec.vector.actions import Write
-from gymvec.vector.alone import bare
-from gymvec.vector.answers import Answers
-from gymvec.vector.batches import Batches
-from gymvec.vector.deadlines import Late, deadline_after
-from gymvec.vector.engine import Engine
+from gymvec.vector.transport.actions import Write
+from gymvec.vector.exclusive import bare
+from gymvec.vector.parent.replies import Answers
+from gymvec.vector.parent.ready_first import Batches
+from gymvec.vector.parent.deadlines import Late, deadline_after
+from gymvec.vector.parent.worker_pool import Engine
 from gymvec.vector.errors import WorkerDiedError
-from gymvec.vector.last_seen import LastSeen
-from gymvec.vector.observations import Observations
-from gymvec.vector.worker import Command
+from gymvec.vector.parent.snapshots import LastSeen
+from gymvec.vector.parent.observations import Observations
+from gymvec.vector.worker.main import Command
 
 __all__ = ["IDLE", "STEPPING", "Pending"]
 

@@ -9,8 +9,8 @@ from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 
 from gymvec.utils import batch_differing_spaces, batch_space
 from gymvec.vector.errors import unpack_error
-from gymvec.vector.mail import Subject
-from gymvec.vector.rows import subspaces
+from gymvec.vector.transport.messages import Subject
+from gymvec.vector.space_tree import subspaces
 
 
 def batched_observation_space(

@@ -13,12 +13,12 @@ from gymnasium.error import ClosedEnvironmentError
 from gymnasium.spaces import Box, MultiBinary, MultiDiscrete
 from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 
-from gymvec import _steps
-from gymvec._infos import InfoBatch
+from gymvec.vector import stepping as _steps
+from gymvec.kernels.infos import InfoBatch
 from gymvec.utils import batch_space, concatenate, create_empty_array, iterate
-from gymvec.vector.copies import keep_terminal, own_action, own_array
+from gymvec.vector.copying import keep_terminal, own_action, own_array
 from gymvec.vector.distinct import check_distinct
-from gymvec.vector.options import autoreset_mode_of
+from gymvec.vector.arguments import autoreset_mode_of
 from gymvec.vector.requests import (
     check_none_missing,
     one_value_each,
@@ -26,7 +26,7 @@ from gymvec.vector.requests import (
     reset_seeds,
 )
 from gymvec.vector.returned import StepReturn
-from gymvec.vector.rows import bind_stacker, is_builtin
+from gymvec.vector.space_tree import bind_stacker, is_builtin
 from gymvec.vector.spaces import batched_observation_space, check_spaces
 
 __all__ = ["SyncVectorEnv"]

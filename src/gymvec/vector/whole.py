@@ -11,17 +11,17 @@ from gymnasium.core import ActType, ObsType
 from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.vector_env import AutoresetMode
 
-from gymvec._serve import SECOND_SET
-from gymvec.vector.actions import split_actions
-from gymvec.vector.alone import alone
-from gymvec.vector.copies import own_action
-from gymvec.vector.engine import StepArrays
-from gymvec.vector.mail import dumps
+from gymvec.vector.worker.stepper import SECOND_SET
+from gymvec.vector.transport.actions import split_actions
+from gymvec.vector.exclusive import alone
+from gymvec.vector.copying import own_action
+from gymvec.vector.parent.worker_pool import StepArrays
+from gymvec.vector.transport.messages import dumps
 from gymvec.vector.partial import SendRecv
 from gymvec.vector.pending import IDLE, STEPPING
 from gymvec.vector.requests import check_none_missing, reset_mask, reset_seeds
 from gymvec.vector.returned import StepReturn
-from gymvec.vector.worker import Command
+from gymvec.vector.worker.main import Command
 
 __all__ = ["ResetStep"]
 
