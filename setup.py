@@ -61,7 +61,10 @@ def extension(name: str, *c_sources: str) -> Extension:
     """One extension module: its Cython source and the C files it stands on."""
     return Extension(
         f"gymvec.{name}",
-        sources=[f"src/gymvec/{name.replace('.', '/')}.pyx", *(f"csrc/{source}" for source in c_sources)],
+        sources=[
+            f"src/gymvec/{name.replace('.', '/')}.pyx",
+            *(f"csrc/{source}" for source in c_sources),
+        ],
         depends=[*glob("csrc/*.h"), *glob("src/gymvec/**/*.pxd", recursive=True)],
         include_dirs=["csrc", numpy.get_include()],
         define_macros=[
@@ -76,7 +79,7 @@ def extension(name: str, *c_sources: str) -> Extension:
 
 
 # Each module is linked with what it uses of them; C code keeps nothing outside its objects.
-BELL = ("bell_parent.c", "bell_worker.c", "bell_wait.c", "bell_watch.c")
+CONTROL = ("control_parent.c", "control_worker.c", "control_wait.c", "parent_watchdog.c")
 
 setup(
     ext_modules=cythonize(
@@ -95,9 +98,9 @@ setup(
             extension("vector.worker.stepper"),
             extension("vector.transport.info_schemas", "rows.c"),
             extension("vector.transport.info_columns"),
-            extension("vector.transport.control", *BELL),
-            extension("vector.transport.control_parent", *BELL),
-            extension("vector.transport.control_worker", *BELL),
+            extension("vector.transport.control", *CONTROL),
+            extension("vector.transport.control_parent", *CONTROL),
+            extension("vector.transport.control_worker", *CONTROL),
         ],
         compiler_directives=DIRECTIVES,
         include_path=["src"],

@@ -16,12 +16,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from gymvec.measuring import backends
-
-from gymvec.measuring import facts
+from gymvec.cli.report import results
+from gymvec.measuring import backends, facts
 from gymvec.measuring.load import load
 from gymvec.measuring.rounds import Plan, Pool, measured, parts
-from gymvec.cli.report import results
 from gymvec.system.limits import usable_cores
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

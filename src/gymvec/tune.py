@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from gymnasium import Env
 
-from gymvec.vector import AsyncVectorEnv
 from gymvec.system.limits import usable_cores
+from gymvec.vector import AsyncVectorEnv
 
 if TYPE_CHECKING:
     from gymvec.measuring.hosts import Failure, Host

@@ -14,12 +14,10 @@ import gymnasium
 import numpy as np
 import pytest
 
-from gymvec.vector.transport import control as _bell
-
-from gymvec.cli import main as cli
-
 from gymvec.cli import doctor
+from gymvec.cli import main as cli
 from gymvec.vector.parent import processes
+from gymvec.vector.transport import control
 
 pytestmark = pytest.mark.timeout(200)
 
@@ -161,7 +159,7 @@ def test_a_sandbox_without_futexes():
 
 
 def test_a_platform_without_futexes(monkeypatch, capsys):
-    monkeypatch.setattr(_bell, "HAS_FUTEX", False)
+    monkeypatch.setattr(control, "HAS_FUTEX", False)
     assert faulty(capsys)[2]["sleeps by"] == "polling"
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from marks import gone, mark, marked
 
+from gymvec.cli import compare as command
 from gymvec.cli import main
 from gymvec.measuring import backends
-from gymvec.cli import compare as command
 
 HERE = Path(__file__).parent
 QUICK = ["compare/Quick-v0", "--module", "compare_envs", "--rounds", "2", "--seconds", "0.01"]

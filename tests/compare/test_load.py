@@ -12,9 +12,9 @@ import pytest
 from test_report import FACTS
 
 from gymvec.cli import main
+from gymvec.cli.plot import plot
 from gymvec.measuring import load as load_module
 from gymvec.measuring.load import is_busy, load, load_text
-from gymvec.cli.plot import plot
 
 WARNING = "The machine is busy: figures that are taken now say little."
 # User, nice, system, idle, iowait, irq, softirq, steal, guest, guest_nice.

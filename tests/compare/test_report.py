@@ -5,7 +5,6 @@ import io
 import pytest
 from rich.console import Console
 
-from gymvec.measuring.rounds import Row
 from gymvec.cli.report import (
     failed,
     markdown,
@@ -13,6 +12,7 @@ from gymvec.cli.report import (
     results,
     rich_table,
 )
+from gymvec.measuring.rounds import Row
 
 ROWS = [
     Row("bare loops", 1, None, 10, [1e-5]),

@@ -9,7 +9,7 @@ import threading
 import kernel_calls
 import pytest
 
-from gymvec.vector.transport import control as _bell
+from gymvec.vector.transport import control
 
 CLASSES = {
     name: kernel_calls.find(name)
@@ -71,7 +71,7 @@ def test_made_again_it_stays_as_it_was(name):
 @pytest.mark.parametrize("wrong", [None, 3, object(), {}])
 def test_a_method_of_another_object(name, wrong):
     kind, _, member = name.rpartition(".")
-    unbound = getattr(CLASSES.get(kind, _bell._Mapping), member)
+    unbound = getattr(CLASSES.get(kind, control._Mapping), member)
     with pytest.raises((TypeError, AttributeError)):
         unbound.__get__(wrong, type(wrong))
         unbound(wrong)

@@ -92,13 +92,13 @@ def test_faults_of_a_wheel(tmp_path):
     names, modules = package()
     names.remove("gymvec/py.typed")
     names.remove("gymvec/kernels/rows.pyi")
-    modules.remove("gymvec/_bell.cpython-311-any.so")
+    modules.remove("gymvec/_doorbell.cpython-311-any.so")
     extra = ["gymvec/kernels/rows.pyx", "gymvec/_rows.c", "tests/test_a.py"]
     faults = check_dist.wheel_faults(wheel(tmp_path, *names, *modules, *extra))
     assert [fault.partition(" ")[2] for fault in faults] == [
         "lacks gymvec/kernels/rows.pyi",
         "lacks gymvec/py.typed",
-        "lacks the compiled _bell",
+        "lacks the compiled _doorbell",
         "has gymvec/kernels/rows.pyx",
         "has gymvec/_rows.c",
         "has tests/test_a.py",

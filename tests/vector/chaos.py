@@ -333,7 +333,7 @@ def _alive(pid: int) -> bool:
 
 
 def usage() -> tuple[int, int, int]:
-    """Open files, mapped arenas and bytes of shared memory files of this process."""
+    """Open files, mapped segments and bytes of shared memory files of this process."""
     names = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
     with open("/proc/self/maps") as file:
         maps = sum("pym-" in line for line in file)

@@ -16,11 +16,11 @@ from typing import Any
 
 import gymnasium
 
+from gymvec.cli.report import FORMAT, failed, results
 from gymvec.measuring.backends import BACKENDS, LIMIT, Backend, Setting, available
 from gymvec.measuring.facts import about
 from gymvec.measuring.load import load, load_text
 from gymvec.measuring.rounds import Plan, Pool, Row, measured, parts
-from gymvec.cli.report import FORMAT, failed, results
 from gymvec.measuring.workloads import Registered
 from gymvec.system.limits import usable_cores
 

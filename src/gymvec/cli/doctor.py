@@ -24,12 +24,12 @@ from gymnasium.vector.utils import space_utils as theirs
 
 import gymvec
 from gymvec import utils
-from gymvec.vector.transport import control as _bell
+from gymvec.measuring.load import load, load_text
+from gymvec.system.limits import cpu_quota, memory_limit, usable_cores
+from gymvec.vector.transport import control
 from gymvec.vector.transport.control_parent import Parent
 from gymvec.vector.transport.control_worker import Worker
-from gymvec.measuring.load import load, load_text
-from gymvec.vector.transport.memory import Arena
-from gymvec.system.limits import cpu_quota, memory_limit, usable_cores
+from gymvec.vector.transport.memory import Segment
 
 __all__ = ["add_parser", "examine", "self_test"]
 
@@ -135,7 +135,7 @@ def _version(package: str) -> str:
 
 
 def _shared_memory() -> tuple[str | None, int | None, int | None]:
-    """Where an arena goes, the size of that file system and what is free of it."""
+    """Where an segment goes, the size of that file system and what is free of it."""
     for folder in (*getattr(heap.Arena, "_dir_candidates", ()), _temporary_folder()):
         with contextlib.suppress(OSError, AttributeError, TypeError):
             about = os.statvfs(folder)
@@ -160,14 +160,14 @@ def _sleeps_by() -> str:
     slept = parent.sleeps
     worker.close()
     parent.close()
-    return "futex" if _bell.HAS_FUTEX and slept <= _PROBE_SLEEPS else "polling"
+    return "futex" if control.HAS_FUTEX and slept <= _PROBE_SLEEPS else "polling"
 
 
 def _both_sides(wait: str) -> tuple[Parent, Worker, mmap.mmap]:
-    hub, lane = _bell.hub_size(), _bell.lane_size(1)
-    memory = mmap.mmap(-1, hub + lane)
-    parent = Parent(memory, 0, [(hub, 1)], wait=wait)
-    return parent, Worker(memory, 0, hub, 1, wait=wait), memory
+    header, queue = control.header_size(), control.queue_size(1)
+    memory = mmap.mmap(-1, header + queue)
+    parent = Parent(memory, 0, [(header, 1)], wait=wait)
+    return parent, Worker(memory, 0, header, 1, wait=wait), memory
 
 
 # --- self-test --------------------------------------------------------------------------
@@ -230,8 +230,8 @@ def _test_install() -> None:
 
 
 def _test_shared_memory() -> None:
-    arena = Arena(_ARENA_BYTES)
-    arena.buffer[_ARENA_BYTES - 1] = 1
+    segment = Segment(_ARENA_BYTES)
+    segment.buffer[_ARENA_BYTES - 1] = 1
 
 
 def _test_control_words() -> None:

@@ -12,8 +12,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from gymvec.cli import doctor
-from gymvec.cli import compare
+from gymvec.cli import compare, doctor
 
 __all__ = ["main"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gymvec.cli.report import label
 from gymvec.measuring.backends import LIMIT
 from gymvec.measuring.load import load_text
-from gymvec.cli.report import label
 
 __all__ = ["plot"]
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import cloudpickle
 
-from gymvec.vector.errors import how_it_ended
 from gymvec.system.signals import interrupts_wait, let_interrupts_through
+from gymvec.vector.errors import how_it_ended
 
 __all__ = ["Failure", "Host", "OutOfTimeError", "reason_of"]
 

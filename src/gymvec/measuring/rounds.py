@@ -124,7 +124,7 @@ def measured(
                 stage.play()
     except BaseException:
         for stage in stages:
-            stage.abandon()
+            stage.mark_dead()
         raise
     for stage in stages:
         stage.close()
@@ -209,7 +209,7 @@ class _Stage:
             self._pool.give_back(self._backend, self._workers, self._host)
         self._host = None
 
-    def abandon(self) -> None:
+    def mark_dead(self) -> None:
         """End the host, whatever it does."""
         if self._host is not None:
             self._host.close()
@@ -222,7 +222,7 @@ class _Stage:
     def _fail(self, reason: str) -> None:
         self.row.reason = reason
         self.row.seconds = []
-        self.abandon()
+        self.mark_dead()
         self._done(self._left)
 
     def _done(self, count: int) -> None:

@@ -20,8 +20,8 @@ import gymnasium
 from gymnasium import Env, Space
 
 from gymvec.measuring.hosts import Failure, reason_of
-from gymvec.utils import CloudpickleWrapper, batch_space, iterate
 from gymvec.system.limits import affinity
+from gymvec.utils import CloudpickleWrapper, batch_space, iterate
 from gymvec.vector.errors import how_it_ended
 
 __all__ = ["SEED", "BareLoops", "Loop", "Registered", "Stepped", "action_batches"]

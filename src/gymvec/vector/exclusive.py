@@ -7,7 +7,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any, TypeVar, cast
 
-__all__ = ["Method", "alone", "bare"]
+__all__ = ["Method", "exclusive", "bare"]
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 _BARE: dict[Any, Callable[..., Any]] = {}
 
 
-def alone(method: Method) -> Method:
+def exclusive(method: Method) -> Method:
     """Refuse a call of a method of ``Pending`` while another one is under way.
 
     Both would write to the same pipes and rows. The other call may be that of another thread, or

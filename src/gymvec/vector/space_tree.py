@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
-from gymvec.utils import _array_spaces as _leaf
 from gymvec.kernels.blocks import gather_rows
-from gymvec.utils._items import gather_key
 from gymvec.kernels.rows import RowWriter
 from gymvec.kernels.trees import TreeWriter
-from gymvec.utils import concatenate, create_empty_array
+from gymvec.utils import _array_spaces, concatenate, create_empty_array
+from gymvec.utils._items import gather_key
 from gymvec.vector.copying import copy_value
 
 __all__ = [
@@ -238,7 +237,7 @@ def bind_stacker(space: Space[Any], n: int) -> Stack:
     if is_array_leaf(space):
         shape = (n, *shape_of(space))
         dtype = space.dtype
-        stack = _leaf.concatenate
+        stack = _array_spaces.concatenate
         return lambda items: stack(space, items, np.empty(shape, dtype))
     parts = subspaces(space)
     if parts is None:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from gymvec.vector.errors import StepTimeoutError
 
-__all__ = ["Late", "deadline_after", "seconds_left"]
+__all__ = ["TimedOut", "deadline_after", "seconds_left"]
 
 
-class Late(Exception):
+class TimedOut(Exception):
     """The time given for an answer is over.
 
     Attributes:

@@ -11,16 +11,16 @@ from typing import Any, NoReturn
 
 from gymnasium import logger
 
-from gymvec.vector.transport.actions import Write
-from gymvec.vector.parent.replies import Answers
-from gymvec.vector.transport.memory import Layout
-from gymvec.vector.transport.carried import EnvFns, as_if_starting
-from gymvec.vector.parent.worker_pool import Engine
 from gymvec.vector.errors import WorkerDiedError, how_it_ended, unpack_error
-from gymvec.vector.parent.snapshots import LastSeen
+from gymvec.vector.parent.replies import Replies
+from gymvec.vector.parent.snapshots import Snapshots
+from gymvec.vector.parent.worker_pool import WorkerPool
+from gymvec.vector.transport.actions import Write
+from gymvec.vector.transport.carried import EnvFns, as_if_starting
+from gymvec.vector.transport.memory import Layout
 from gymvec.vector.worker.main import Command
 
-__all__ = ["MAX_RESTARTS", "WINDOW_SECONDS", "Replaced", "RestartingEngine"]
+__all__ = ["MAX_RESTARTS", "WINDOW_SECONDS", "Replaced", "RestartingPool"]
 
 # A worker that dies once more within the window is not replaced. Bad luck, such as memory that
 # was short for a moment, seldom strikes one worker three times in a minute; an environment that
@@ -39,8 +39,8 @@ class Replaced(Exception):
     """A worker was replaced while its answers were waited for: look again what is due."""
 
 
-class RestartingEngine(Engine):
-    """An engine that starts a new worker in place of one that died or hangs.
+class RestartingPool(WorkerPool):
+    """An pool that starts a new worker in place of one that died or hangs.
 
     What the dead worker owed for a step or a reset is asked of the new one, which was told
     where each episode ended (:mod:`gymvec.vector.worker.restarted_env`). A call is not asked for again.
@@ -49,22 +49,22 @@ class RestartingEngine(Engine):
     only means that the next wait begins by finishing it.
 
     Args:
-        env_fns: As for :class:`Engine`.
-        layout: As for :class:`Engine`.
-        context: As for :class:`Engine`; where it forks, new workers come from a fork server or,
+        env_fns: As for :class:`WorkerPool`.
+        layout: As for :class:`WorkerPool`.
+        context: As for :class:`WorkerPool`; where it forks, new workers come from a fork server or,
             where there is none, are spawned: by then there may be threads.
         start_timeout: How long a worker may take to build its environments, or None.
-        orders: As for :class:`Engine`.
-        **options: As for :class:`Engine`.
+        config: As for :class:`WorkerPool`.
+        **options: As for :class:`WorkerPool`.
 
     Attributes:
-        last_seen: What the caller saw last; to be set before the first call.
+        snapshots: What the caller saw last; to be set before the first call.
 
     Raises:
         TypeError: A function cannot be pickled; the message names the environment.
     """
 
-    last_seen: LastSeen
+    snapshots: Snapshots
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class RestartingEngine(Engine):
         context: Any,
         *,
         start_timeout: float | None,
-        orders: dict[str, Any],
+        config: dict[str, Any],
         **options: Any,
     ) -> None:
         # Only between construction and close.
@@ -85,7 +85,7 @@ class RestartingEngine(Engine):
             self._context = context.get_context(
                 "forkserver" if "forkserver" in methods else "spawn"
             )
-            _check_picklable(env_fns, layout, orders, self._context.reducer)
+            _check_picklable(env_fns, layout, config, self._context.reducer)
         # Dead workers that are not replaced yet, and of what they died if that is known.
         self._broken: dict[int, str | None] = {}
         # New workers that have not built their environments yet, and until when they should.
@@ -96,35 +96,35 @@ class RestartingEngine(Engine):
         self._call: tuple[Command, dict[int, bytes] | None] | None = None
         self._unanswered: set[int] = set()
         self._lost: tuple[list[int], int | None, str] | None = None
-        super().__init__(env_fns, layout, context, orders=orders, **options)
+        super().__init__(env_fns, layout, context, config=config, **options)
 
     def reports(self, deadline: float | None) -> list[tuple[int, Any, Any]]:
-        """As :meth:`Engine.reports`. From here on workers are replaced."""
+        """As :meth:`WorkerPool.reports`. From here on workers are replaced."""
         reports = super().reports(deadline)
         self._steady = True
         return reports
 
     def close(self, seconds: float | None) -> BaseException | None:
-        """As :meth:`Engine.close`. From here on workers are not replaced."""
+        """As :meth:`WorkerPool.close`. From here on workers are not replaced."""
         self._steady = False
         self._broken.clear()
         return super().close(seconds)
 
     def end(self, seconds: float) -> None:
-        """As :meth:`Engine.end`."""
-        # It keeps the arena. First, since an engine that has ended is not ended again.
-        self.__dict__.pop("last_seen", None)
+        """As :meth:`WorkerPool.end`."""
+        # It keeps the segment. First, since an pool that has ended is not ended again.
+        self.__dict__.pop("snapshots", None)
         super().end(seconds)
 
     def send(self, command: Command, arguments: dict[int, bytes] | None, envs: Any = None) -> None:
-        """As :meth:`Engine.send`."""
+        """As :meth:`WorkerPool.send`."""
         self._call = command, arguments
         self._unanswered.clear()
         self._lost = None
         super().send(command, arguments, envs)
 
     def send_steps(self) -> None:
-        """As :meth:`Engine.send_steps`."""
+        """As :meth:`WorkerPool.send_steps`."""
         self.send(Command.STEP, None)
 
     def step(self, put: Write, actions: Any) -> None:
@@ -133,8 +133,8 @@ class RestartingEngine(Engine):
     def finish(self) -> None:
         """None: :meth:`collect` looks at who died."""
 
-    def collect(self, deadline: float | None) -> Answers:
-        """As :meth:`Engine.collect`.
+    def collect(self, deadline: float | None) -> Replies:
+        """As :meth:`WorkerPool.collect`.
 
         Raises:
             WorkerDiedError: Also if the worker was replaced, where what was sent is a call.
@@ -147,7 +147,7 @@ class RestartingEngine(Engine):
                 continue
             self._call = None
             lost, self._lost = self._lost, None
-            if lost is not None and not self.late:
+            if lost is not None and not self.timed_out:
                 raise WorkerDiedError(*lost, restarted=True)
             return answers
 
@@ -157,11 +157,11 @@ class RestartingEngine(Engine):
             return
         command, arguments = self._call
         # The answers of a late call are dropped; then a lost episode ends with the next step.
-        if not self.late and command not in _CALLS:
-            envs = [env for env in sorted(self._unanswered) if not self.bell.pending(env)]
+        if not self.timed_out and command not in _CALLS:
+            envs = [env for env in sorted(self._unanswered) if not self.doorbell.pending(env)]
             own = None if arguments is None else {env: arguments[env] for env in envs}
-            letters = [] if own is None else self._sorted(own)
-            self._publish(command | self.set_flag, envs, letters, False)
+            messages = [] if own is None else self._sorted(own)
+            self._publish(command | self.set_flag, envs, messages, False)
         self._unanswered.clear()
 
     # --- life and death ---
@@ -180,8 +180,8 @@ class RestartingEngine(Engine):
         raise Replaced
 
     def _report_stuck(self, worker: int) -> NoReturn:
-        assert self._patience is not None
-        seconds = self._patience.seconds
+        assert self._stall_timer is not None
+        seconds = self._stall_timer.seconds
         self._report_death(
             worker,
             "has not built its environments again in time"
@@ -191,9 +191,9 @@ class RestartingEngine(Engine):
 
     def _is_stuck(self, worker: int) -> bool:
         if worker in self._building:
-            # Its first letter, if it is there.
+            # Its first message, if it is there.
             with contextlib.suppress(EOFError):
-                self.workers.mailboxes[worker].take(self._parse, self._letters)
+                self.workers.pipes[worker].take(self._parse, self._messages)
             if worker in self._building:
                 return time.monotonic() > self._building[worker]
         return super()._is_stuck(worker)
@@ -202,8 +202,8 @@ class RestartingEngine(Engine):
         worker = self._worker_of[env]
         if len(failure) > 0:
             self._failures[worker] = unpack_error(failure, [env])
-        elif self._building.pop(worker, None) is not None and self._patience is not None:
-            self._patience.begin([worker])
+        elif self._building.pop(worker, None) is not None and self._stall_timer is not None:
+            self._stall_timer.begin([worker])
 
     def _mend(self) -> None:
         """Replace dead workers."""
@@ -235,13 +235,13 @@ class RestartingEngine(Engine):
         envs = self._envs_of(worker)
         self._clear(worker, envs, exitcode, reason)
         try:
-            self._start_again(worker, {env: self.last_seen.pack(env) for env in envs})
+            self._start_again(worker, {env: self.snapshots.pack(env) for env in envs})
         except Exception as error:
             self._give_up(worker, f"{reason}, and no other could be started: {error}", error)
         recent.append(now)
         self._failures.pop(worker, None)
-        if self._patience is not None:
-            limit = max(self._start_timeout or _START_SECONDS, self._patience.seconds)
+        if self._stall_timer is not None:
+            limit = max(self._start_timeout or _START_SECONDS, self._stall_timer.seconds)
             self._building[worker] = time.monotonic() + limit
         del self._broken[worker]
         # Last, since it may be an error. The numbers keep one warning from hiding the next.
@@ -250,33 +250,33 @@ class RestartingEngine(Engine):
             f"process {workers.processes[worker].pid}; their episodes end where they were"
         )
 
-    def _start_again(self, worker: int, last_seen: dict[int, bytes]) -> None:
+    def _start_again(self, worker: int, snapshots: dict[int, bytes]) -> None:
         try:
-            self.workers.replace(worker, self._context, last_seen)
+            self.workers.replace(worker, self._context, snapshots)
         except ChildProcessError:
             # The fork server is not this process's but of the one that it was forked from.
             self._context = self._context.get_context("spawn")
-            self.workers.replace(worker, self._context, last_seen)
+            self.workers.replace(worker, self._context, snapshots)
 
     def _last_words(self, worker: int) -> BaseException | None:
         """Why a worker could not build its environments again."""
         with contextlib.suppress(EOFError):
-            while self.workers.mailboxes[worker].take(self._parse, {}):
+            while self.workers.pipes[worker].take(self._parse, {}):
                 pass
         return self._failures.get(worker)
 
     def _clear(self, worker: int, envs: list[int], exitcode: int | None, reason: str) -> None:
-        """Put what lies in the arena of a dead worker and what it sent into their first state."""
+        """Put what lies in the segment of a dead worker and what it sent into their first state."""
         part = self.layout.slices[worker]
         own = frozenset(envs)
         self.taken = [env for env in self.taken if env not in own]
         for env in envs:
-            self._letters.pop(env, None)
-        self.bell.revive(worker)
-        for place in (part.rewards, part.terminations, part.truncations, part.letters):
-            place.view(self.arena)[...] = 0
-        self.info_slots.forget(worker)
-        self.last_seen.restore(envs)
+            self._messages.pop(env, None)
+        self.doorbell.reset_queue(worker)
+        for place in (part.rewards, part.terminations, part.truncations, part.messages):
+            place.view(self.segment)[...] = 0
+        self.info_slots.reset_worker(worker)
+        self.snapshots.restore(envs)
         self._building.pop(worker, None)
         self._warned.discard(worker)
         self.withdrawn.update(own)
@@ -293,7 +293,7 @@ class RestartingEngine(Engine):
 
 
 def _check_picklable(
-    env_fns: Sequence[Any], layout: Layout, orders: dict[str, Any], reducer: Any
+    env_fns: Sequence[Any], layout: Layout, config: dict[str, Any], reducer: Any
 ) -> None:
     """Find before a worker dies what would keep a new one from being started.
 
@@ -305,7 +305,7 @@ def _check_picklable(
             fns = list(env_fns[part.start : part.stop])
             reducer.ForkingPickler.dumps(EnvFns(fns, part.start, reducer))
         try:
-            reducer.ForkingPickler.dumps((layout, orders))
+            reducer.ForkingPickler.dumps((layout, config))
         except Exception as error:
             raise TypeError(
                 "a space cannot be pickled, which `on_worker_death='restart'` needs: "

@@ -26,7 +26,7 @@ cdef struct Part:
     const double* rewards
     const cnp.npy_bool* terminations
     const cnp.npy_bool* truncations
-    const cnp.npy_bool* letters
+    const cnp.npy_bool* messages
 
 
 cdef void copy_bytes(void* target, const void* source, size_t nbytes) noexcept:
@@ -39,10 +39,10 @@ cdef void copy_bytes(void* target, const void* source, size_t nbytes) noexcept:
 
 @cython.final
 cdef class StepResults:
-    """Rewards, flags and letters of all workers, read as arrays of all environments.
+    """Rewards, flags and messages of all workers, read as arrays of all environments.
 
     Args:
-        parts: For each worker its rewards (float64), terminations, truncations and letters
+        parts: For each worker its rewards (float64), terminations, truncations and messages
             (bool), arrays of shape ``(count,)``; kept alive.
         blocks: C-contiguous arrays of numbers of shape ``(n, ...)`` that :meth:`finish` copies;
             kept alive. Their rows are written by the workers, each of whom has those of its
@@ -100,14 +100,14 @@ cdef class StepResults:
         self._table = bytearray(self._num_parts * sizeof(Part))
         self._parts = <Part*><char*>self._table
         for i in range(self._num_parts):
-            rewards, terminations, truncations, letters = self._arrays[i]
+            rewards, terminations, truncations, messages = self._arrays[i]
             self._parts[i].count = len(rewards)
             self._parts[i].rewards = <const double*>cnp.PyArray_DATA(<cnp.ndarray>rewards)
             self._parts[i].terminations = <const cnp.npy_bool*>cnp.PyArray_DATA(
                 <cnp.ndarray>terminations)
             self._parts[i].truncations = <const cnp.npy_bool*>cnp.PyArray_DATA(
                 <cnp.ndarray>truncations)
-            self._parts[i].letters = <const cnp.npy_bool*>cnp.PyArray_DATA(<cnp.ndarray>letters)
+            self._parts[i].messages = <const cnp.npy_bool*>cnp.PyArray_DATA(<cnp.ndarray>messages)
 
     def collect(self):
         """New arrays of rewards (float64), terminations and truncations (bool), ``(n,)`` each."""
@@ -140,12 +140,12 @@ cdef class StepResults:
             truncations += count
 
     def step(
-        self, Parent bell not None, put, actions, uint32_t opcode, double timeout_s
+        self, Parent doorbell not None, put, actions, uint32_t opcode, double timeout_s
     ):
         """Let all environments take a step, and :meth:`finish` it.
 
         Args:
-            bell: The control words of the same environments.
+            doorbell: The control words of the same environments.
             put: As :meth:`gymvec.vector.transport.action_block.ActionBlock.put`.
             actions: What ``put`` takes.
             opcode: That of a step whose actions were put.
@@ -161,21 +161,21 @@ cdef class StepResults:
         """
         if not put(actions, None):
             return None
-        bell.send_to_all(opcode, False)
+        doorbell.send_to_all(opcode, False)
         self.sent += 1
-        finished = self.finish(bell, timeout_s)
+        finished = self.finish(doorbell, timeout_s)
         return () if finished is None else finished
 
-    def finish(self, Parent bell not None, double timeout_s):
-        """Wait for every answer that is due and take all, unless a letter belongs to one.
+    def finish(self, Parent doorbell not None, double timeout_s):
+        """Wait for every answer that is due and take all, unless a message belongs to one.
 
         Args:
-            bell: The control words of the same environments.
+            doorbell: The control words of the same environments.
             timeout_s: Seconds to wait; where the blocks are large, for each worker in turn.
 
         Returns:
             What :meth:`collect` returns, and copies of the blocks. None, with nothing taken, where
-            the time is over or there is a letter to read first.
+            the time is over or there is a message to read first.
 
         Raises:
             RuntimeError: A worker overwrote its control words with nonsense.
@@ -187,19 +187,19 @@ cdef class StepResults:
         cdef bint in_shares = (
             self._num_parts > 1
             and self._nbytes // <size_t>self._num_parts >= SHARE_BYTES
-            and bell.num_lanes() == <size_t>self._num_parts
+            and doorbell.num_queues() == <size_t>self._num_parts
         )
         if in_shares:
-            if not self.copy_shares(bell, copies, timeout_s):
+            if not self.copy_shares(doorbell, copies, timeout_s):
                 return None
         else:
-            due = bell.due()
-            if bell.wait_for(due, timeout_s) < due or self.has_letters(0, self._num_parts):
+            due = doorbell.due()
+            if doorbell.wait_for(due, timeout_s) < due or self.has_messages(0, self._num_parts):
                 return None
         self.fill(results)
         if not in_shares:
             self.copy_rows(copies, 0, self._n)
-        bell.take_all()
+        doorbell.take_all()
         return results, copies
 
     cdef list empty_blocks(self):
@@ -225,8 +225,8 @@ cdef class StepResults:
             )
         return 0
 
-    cdef bint copy_shares(self, Parent bell, list copies, double timeout_s) except -1:
-        """Copy the rows of each worker as soon as it has answered, without letters. Whether all
+    cdef bint copy_shares(self, Parent doorbell, list copies, double timeout_s) except -1:
+        """Copy the rows of each worker as soon as it has answered, without messages. Whether all
         have."""
         cdef Py_ssize_t i
         cdef uint32_t due, lacking, least, left
@@ -234,14 +234,14 @@ cdef class StepResults:
         cdef bytearray copied = bytearray(self._num_parts)
         cdef char* is_copied = copied
         while True:
-            due = least = bell.due()
+            due = least = doorbell.due()
             left = 0
             start = 0
             for i in range(self._num_parts):
                 if not is_copied[i]:
-                    lacking = bell.lacking(<uint32_t>i)
+                    lacking = doorbell.lacking(<uint32_t>i)
                     if lacking == 0:
-                        if self.has_letters(i, i + 1):
+                        if self.has_messages(i, i + 1):
                             return False
                         self.copy_rows(copies, start, start + self._parts[i].count)
                         is_copied[i] = True
@@ -252,15 +252,15 @@ cdef class StepResults:
             if left == 0:
                 return True
             # No worker can be done before as many more answers are there.
-            if bell.wait_for(due - left + least, timeout_s) < due - left + least:
+            if doorbell.wait_for(due - left + least, timeout_s) < due - left + least:
                 return False
 
-    cdef bint has_letters(self, Py_ssize_t first, Py_ssize_t stop) noexcept:
+    cdef bint has_messages(self, Py_ssize_t first, Py_ssize_t stop) noexcept:
         cdef Py_ssize_t i
         cdef cnp.npy_intp j
         for i in range(first, stop):
             for j in range(self._parts[i].count):
-                if self._parts[i].letters[j]:
+                if self._parts[i].messages[j]:
                     return True
         return False
 
@@ -298,8 +298,8 @@ cdef class StepResults:
             to_truncations[i] = self._parts[part].truncations[at]
         return rewards, terminations, truncations
 
-    def has_letter(self, Py_ssize_t env):
-        """Whether the answer of one environment comes with a letter.
+    def has_message(self, Py_ssize_t env):
+        """Whether the answer of one environment comes with a message.
 
         Raises:
             IndexError: The environment is outside ``[0, n)``.
@@ -310,17 +310,17 @@ cdef class StepResults:
         while env >= self._parts[part].count:
             env -= self._parts[part].count
             part += 1
-        return self._parts[part].letters[env] != 0
+        return self._parts[part].messages[env] != 0
 
-    def letters(self):
-        """The environments whose answer comes with a letter, in order."""
+    def messages(self):
+        """The environments whose answer comes with a message, in order."""
         cdef Py_ssize_t i
         cdef cnp.npy_intp j
         cdef Py_ssize_t first = 0
         cdef list envs = []
         for i in range(self._num_parts):
             for j in range(self._parts[i].count):
-                if self._parts[i].letters[j]:
+                if self._parts[i].messages[j]:
                     envs.append(first + j)
             first += self._parts[i].count
         return envs

@@ -1,4 +1,4 @@
-"""The parent's side of infos that lie in slots of the arena."""
+"""The parent's side of infos that lie in slots of the segment."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gymvec.kernels.blocks import gather_rows
+from gymvec.kernels.infos import gather_infos
 from gymvec.vector.transport.info_columns import SlotColumns
 from gymvec.vector.transport.info_schemas import MAX_SCHEMAS, same_schema
-from gymvec.kernels.infos import gather_infos
 
 __all__ = ["SLOT_BYTES", "InfoBatchSlots", "InfoSlots"]
 
@@ -23,7 +23,7 @@ _INT, _FLOAT, _BOOL, _SCALAR, _ARRAY, _NESTED = range(6)
 _PYTHON_TYPES = {_INT: int, _FLOAT: float, _BOOL: bool}
 
 
-class _Disagreement(Exception):
+class SchemaMismatch(Exception):
     """Two schemas of a step have the same key with values of different types."""
 
 
@@ -31,7 +31,7 @@ class InfoSlots:
     """Makes Gymnasium's dict of arrays with masks out of the slots of all environments.
 
     Args:
-        slots: uint8 array of shape ``(n, SLOT_BYTES)``, on the arena.
+        slots: uint8 array of shape ``(n, SLOT_BYTES)``, on the segment.
         workers: The worker of each environment.
     """
 
@@ -45,7 +45,7 @@ class InfoSlots:
         self._views: list[_Views] = [_Views(slots, ())]
         self._known: dict[tuple[Any, ...], int] = {}
 
-    def learn(self, env: int, number: int, signature: tuple[Any, ...]) -> None:
+    def register_schema(self, env: int, number: int, signature: tuple[Any, ...]) -> None:
         """Take a new schema of the worker that has environment ``env``."""
         found = self._known.get(signature)
         if found is None:
@@ -56,44 +56,44 @@ class InfoSlots:
             found = self._known[signature] = number_here
         self._table[self._workers[env], number] = found
 
-    def forget(self, worker: int) -> None:
+    def reset_worker(self, worker: int) -> None:
         """A new worker, which numbers its schemas anew, is in the place of one that died."""
         self._slots[self._workers == worker] = 0
         self._table[worker, 1:] = -1
 
     def gather(
-        self, letters: Mapping[int, list[dict[str, Any]]], envs: frozenset[int] | None
+        self, messages: Mapping[int, list[dict[str, Any]]], envs: frozenset[int] | None
     ) -> dict[str, Any]:
         """The infos of a call.
 
         Args:
-            letters: Infos that came by letter, in the order in which they are to be added.
+            messages: Infos that came by message, in the order in which they are to be added.
             envs: The environments of the call; None for all.
 
         Returns:
             What Gymnasium's ``_add_info`` makes of them, added in the order of environments.
         """
-        if not self._known and not letters:
+        if not self._known and not messages:
             return {}
         same = self._translate()
-        if not letters and envs is None:
+        if not messages and envs is None:
             if same == 0:
                 return {}
             try:
                 return self._views[same].everyones.infos() if same > 0 else self._by_schema()
-            except _Disagreement:
+            except SchemaMismatch:
                 pass
-        return gather_infos(self._items(letters, envs), len(self._numbers))
+        return gather_infos(self._items(messages, envs), len(self._numbers))
 
     def items(
-        self, letters: Mapping[int, list[dict[str, Any]]], envs: frozenset[int] | None
+        self, messages: Mapping[int, list[dict[str, Any]]], envs: frozenset[int] | None
     ) -> list[tuple[int, dict[str, Any]]]:
         """Each info of a call with its environment, in the order in which they are to be added.
 
         An environment whose info is empty is there, too.
         """
         self._translate()
-        return self._items(letters, envs)
+        return self._items(messages, envs)
 
     def batches(self, size: int) -> InfoBatchSlots:
         """What gathers the infos of ``size`` environments at a time."""
@@ -110,14 +110,14 @@ class InfoSlots:
         return infos
 
     def _items(
-        self, letters: Mapping[int, list[dict[str, Any]]], envs: frozenset[int] | None
+        self, messages: Mapping[int, list[dict[str, Any]]], envs: frozenset[int] | None
     ) -> list[tuple[int, dict[str, Any]]]:
         items = []
         for env, number in enumerate(self._numbers.tolist()):
             if envs is not None and env not in envs:
                 continue
-            if env in letters:
-                items += [(env, info) for info in letters[env]]
+            if env in messages:
+                items += [(env, info) for info in messages[env]]
             else:
                 # Number 0 is an empty info.
                 items.append((env, self._views[number].info(env)))
@@ -157,7 +157,7 @@ class InfoBatchSlots(InfoSlots):
             raise RuntimeError(f"an info slot of environments {envs.tolist()} is corrupt")
         known = len(self._views) - 1
         if known < len(self._known):
-            # The whole does not know its batches: references both ways would keep the arena.
+            # The whole does not know its batches: references both ways would keep the segment.
             self._views += [_Views(self._slots, new) for new in [*self._known][known:]]
         self._numbers = whole._table[whole._workers[envs], numbers]
         if (self._numbers < 0).any():
@@ -216,7 +216,7 @@ class _Views:
             array = infos[key]
             if kind == _NESTED:
                 if not isinstance(array, dict):
-                    raise _Disagreement
+                    raise SchemaMismatch
                 view.add_rows(array, rows)
             else:
                 if (
@@ -224,7 +224,7 @@ class _Views:
                     or array.dtype != view.dtype
                     or array.shape != view.shape
                 ):
-                    raise _Disagreement
+                    raise SchemaMismatch
                 array[rows] = view[rows]
             infos[mask_key][rows] = True
 

@@ -1,4 +1,4 @@
-"""The batch of observations in the parent: blocks in the arena, and what came by letter."""
+"""The batch of observations in the parent: blocks in the segment, and what came by message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from gymnasium import Space
 from gymnasium.error import CustomSpaceError
 
 from gymvec.utils import create_empty_array, create_shared_memory
-from gymvec.vector.transport.memory import Arena, Layout
 from gymvec.vector.space_tree import (
     bind_gatherer,
     bind_reader,
@@ -21,6 +20,7 @@ from gymvec.vector.space_tree import (
     is_array_leaf,
     leaves,
 )
+from gymvec.vector.transport.memory import Layout, Segment
 
 __all__ = ["Observations", "check_shareable"]
 
@@ -63,8 +63,8 @@ class Observations:
 
     Args:
         space: Observation space of a single environment.
-        layout: What lies where in the arena.
-        arena: The arena.
+        layout: What lies where in the segment.
+        segment: The segment.
         num_envs: Number of environments.
         batch_size: Number of environments of a batch of :meth:`some`.
 
@@ -76,7 +76,7 @@ class Observations:
         self,
         space: Space[Any],
         layout: Layout,
-        arena: Arena,
+        segment: Segment,
         num_envs: int,
         batch_size: int,
     ) -> None:
@@ -88,7 +88,7 @@ class Observations:
         self._where = np.zeros(num_envs, np.int8)
         self._blocks: list[list[np.ndarray]] = []
         if self._shared:
-            sets = layout.observation_blocks(arena)
+            sets = layout.observation_blocks(segment)
             self._blocks = [blocks_of(space, blocks) for blocks in sets]
             self._reads = [bind_reader(space, blocks, num_envs) for blocks in sets]
             self._gathers = [bind_gatherer(space, blocks, batch_size) for blocks in sets]
@@ -104,7 +104,7 @@ class Observations:
         return create_empty_array(self._space, n=self._num_envs)
 
     def keep(self, env: int, others: list[Any]) -> None:
-        """Take what came by letter for one environment, in the order of the leaves."""
+        """Take what came by message for one environment, in the order of the leaves."""
         if not self._shared:
             (self._items[env],) = others
             return

@@ -14,14 +14,14 @@ from functools import partial
 from multiprocessing.connection import wait
 from typing import Any, NamedTuple
 
-from gymvec.vector.transport import control as _bell
-from gymvec.utils import clear_mpi_env_vars
-from gymvec.vector.transport.memory import Arena, Layout
-from gymvec.vector.transport.carried import Carried, EnvFns, carried_connection
 from gymvec.system.signals import interrupts_held, interrupts_wait
-from gymvec.vector.transport.messages import Mailbox
+from gymvec.utils import clear_mpi_env_vars
+from gymvec.vector.transport import control
+from gymvec.vector.transport.carried import Carried, EnvFns, carried_connection
 from gymvec.vector.transport.env_registry import other_specs
-from gymvec.vector.worker.main import Orders, run_worker
+from gymvec.vector.transport.memory import Layout, Segment
+from gymvec.vector.transport.messages import MessagePipe
+from gymvec.vector.worker.main import WorkerConfig, run_worker
 
 __all__ = ["Workers"]
 
@@ -40,11 +40,11 @@ class _Plan(NamedTuple):
 
     env_fns: Sequence[Any]
     layout: Layout
-    arena: Arena
+    segment: Segment
     daemon: bool
     name: str
     cores: Sequence[int] | None
-    orders: dict[str, Any]
+    config: dict[str, Any]
 
 
 class Workers:
@@ -54,63 +54,61 @@ class Workers:
 
     Attributes:
         processes: The processes.
-        mailboxes: The ends of the pipes.
+        pipes: The ends of the pipes.
     """
 
     def __init__(self) -> None:
         self.processes: list[Any] = []
-        self.mailboxes: list[Mailbox] = []
+        self.pipes: list[MessagePipe] = []
         self._plan: _Plan | None = None
-        self._finalizer = weakref.finalize(
-            self, _end_now, self.processes, self.mailboxes, os.getpid()
-        )
-        # At exit the engines close, which gives the environments time.
+        self._finalizer = weakref.finalize(self, _end_now, self.processes, self.pipes, os.getpid())
+        # At exit the pools close, which gives the environments time.
         self._finalizer.atexit = False
 
     def start(
         self,
         env_fns: Sequence[Any],
         layout: Layout,
-        arena: Arena,
+        segment: Segment,
         context: Any,
         *,
         daemon: bool,
         name: str,
         cores: Sequence[int] | None,
-        orders: dict[str, Any],
+        config: dict[str, Any],
     ) -> None:
         """Start one process for each slice of the layout. An error leaves those before it.
 
         Args:
             env_fns: Functions that make one environment each.
-            layout: What lies where in the arena.
-            arena: The arena.
+            layout: What lies where in the segment.
+            segment: The segment.
             context: Multiprocessing context.
             daemon: Whether the processes are daemonic.
             name: Name of the owner's class, for the names of the processes.
             cores: The cores to pin workers to, in turn; None to leave that to the system.
-            orders: Further fields of :class:`gymvec.vector.worker.main.Orders`.
+            config: Further fields of :class:`gymvec.vector.worker.main.WorkerConfig`.
 
         Raises:
             TypeError: A function cannot be pickled; the message names the environment.
         """
         # The caller's list may change before a process is replaced.
-        plan = _Plan(list(env_fns), layout, arena, daemon, name, cores, orders)
+        plan = _Plan(list(env_fns), layout, segment, daemon, name, cores, config)
         self._plan = plan
         with self._starting(context) as specs:
             for index in range(len(layout.slices)):
-                process, mailbox = self._start(plan, index, context, specs, None)
+                process, pipe = self._start(plan, index, context, specs, None)
                 self.processes.append(process)
-                self.mailboxes.append(mailbox)
+                self.pipes.append(pipe)
 
-    def replace(self, worker: int, context: Any, last_seen: dict[int, bytes]) -> None:
+    def replace(self, worker: int, context: Any, snapshots: dict[int, bytes]) -> None:
         """Start a new process in place of one that was reaped, with a new pipe.
 
         Args:
             worker: Its number.
             context: Multiprocessing context; must not fork, which other threads would not
                 survive.
-            last_seen: The pickled last observation of each environment.
+            snapshots: The pickled last observation of each environment.
 
         Raises:
             TypeError: A function cannot be pickled; the message names the environment.
@@ -118,9 +116,9 @@ class Workers:
         """
         assert self._plan is not None
         with self._starting(context) as specs:
-            process, mailbox = self._start(self._plan, worker, context, specs, last_seen)
-            before = self.mailboxes[worker]
-            self.processes[worker], self.mailboxes[worker] = process, mailbox
+            process, pipe = self._start(self._plan, worker, context, specs, snapshots)
+            before = self.pipes[worker]
+            self.processes[worker], self.pipes[worker] = process, pipe
         before.close()
 
     @contextlib.contextmanager
@@ -137,38 +135,38 @@ class Workers:
         index: int,
         context: Any,
         specs: list[bytes],
-        last_seen: dict[int, bytes] | None,
-    ) -> tuple[Any, Mailbox]:
+        snapshots: dict[int, bytes] | None,
+    ) -> tuple[Any, MessagePipe]:
         part = plan.layout.slices[index]
         fns = plan.env_fns[part.start : part.stop]
         ours, theirs = context.Pipe()
         # Before there is a process, which an error would leave without an owner.
-        mailbox = Mailbox(ours)
+        pipe = MessagePipe(ours)
         # A fork copies the parent's ends; elsewhere there is nothing to close.
         forks = context.get_start_method() == "fork"
         reducer = context.reducer
-        arena: Any = plan.arena
+        segment: Any = plan.segment
         connection: Any = theirs
         if not forks:
-            arena = Carried(partial(plan.arena.reduction, reducer))
+            segment = Carried(partial(plan.segment.reduction, reducer))
             connection = carried_connection(theirs, reducer)
-        unused = [ours, *(box.connection for box in self.mailboxes)] if forks else []
+        unused = [ours, *(box.connection for box in self.pipes)] if forks else []
         cores = plan.cores
         process = context.Process(
             target=run_worker,
             args=(
-                Orders(
+                WorkerConfig(
                     index=index,
                     parent_pid=os.getpid(),
-                    arena=arena,
+                    segment=segment,
                     layout=plan.layout,
                     env_fns=EnvFns(fns, part.start, reducer),
                     connection=connection,
                     unused=unused,
                     core=None if cores is None else cores[index % len(cores)],
                     specs=specs,
-                    last_seen=last_seen,
-                    **plan.orders,
+                    snapshots=snapshots,
+                    **plan.config,
                 ),
             ),
             name=f"Worker<{plan.name}>-{index}",
@@ -181,7 +179,7 @@ class Workers:
             raise
         finally:
             theirs.close()
-        return process, mailbox
+        return process, pipe
 
     def has_ended(self, worker: int) -> bool:
         """Whether a process is gone. Its pipe may be held open by its own children."""
@@ -218,7 +216,7 @@ class Workers:
     def end(self, seconds: float) -> None:
         """End and reap every process, and close the pipes. May be called again.
 
-        Ctrl-C cuts the patience short: the processes are killed before it is raised.
+        Ctrl-C cuts the stall_timer short: the processes are killed before it is raised.
 
         Args:
             seconds: How long they may take to end by themselves.
@@ -231,9 +229,9 @@ class Workers:
                     stop(process)
                 _wait(alive, _TERM_SECONDS)
         finally:
-            # It keeps the arena.
+            # It keeps the segment.
             self._plan = None
-            _end_now(self.processes, self.mailboxes, os.getpid())
+            _end_now(self.processes, self.pipes, os.getpid())
 
     def disown(self) -> None:
         """Leave the processes to the parent: this process is its fork."""
@@ -243,12 +241,12 @@ class Workers:
                 getattr(sys.modules[kind.__module__], "_children", set()).discard(process)
 
 
-def _end_now(processes: list[Any], mailboxes: list[Mailbox], owner: int) -> None:
+def _end_now(processes: list[Any], pipes: list[MessagePipe], owner: int) -> None:
     """Kill and reap processes and close their pipes, whole also where Ctrl-C comes.
 
     Args:
         processes: The processes.
-        mailboxes: The parent's ends of their pipes.
+        pipes: The parent's ends of their pipes.
         owner: The process that started them; in a fork of it nothing happens.
     """
     if os.getpid() != owner:
@@ -262,13 +260,13 @@ def _end_now(processes: list[Any], mailboxes: list[Mailbox], owner: int) -> None
             if _has_ended(process):
                 process.join()
                 _release(process)
-        for mailbox in mailboxes:
-            mailbox.close()
+        for pipe in pipes:
+            pipe.close()
 
 
 def _has_ended(process: Any) -> bool:
     # There is no exit code where another part of the program has reaped it.
-    return process.exitcode is not None or not _bell.parent_alive(process.pid)
+    return process.exitcode is not None or not control.parent_alive(process.pid)
 
 
 def _terminate(process: Any) -> None:

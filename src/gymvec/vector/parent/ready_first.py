@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gymvec.vector.parent.worker_pool import Engine
+from gymvec.vector.parent.death_policy import Replaced, RestartingPool
 from gymvec.vector.parent.infos import InfoBatchSlots
-from gymvec.vector.parent.death_policy import Replaced, RestartingEngine
+from gymvec.vector.parent.worker_pool import WorkerPool
 from gymvec.vector.worker.main import Command
 
 __all__ = ["Batches"]
@@ -25,7 +25,7 @@ class Batches:
     writes there before the environment is sent to again.
 
     Args:
-        engine: The workers.
+        pool: The workers.
         num_envs: Number of environments.
         batch_size: How many are returned at a time.
 
@@ -34,21 +34,21 @@ class Batches:
         any_busy: Whether one is.
         deferred: Commands with their arguments that all environments are sent, one after another,
             by :meth:`begin_deferred`.
-        letters: What came by letter for environments that are ready: whether the environment
+        messages: What came by message for environments that are ready: whether the environment
             failed, and the content.
     """
 
-    def __init__(self, engine: Engine, num_envs: int, batch_size: int) -> None:
-        self._engine = engine
+    def __init__(self, pool: WorkerPool, num_envs: int, batch_size: int) -> None:
+        self._pool = pool
         self._count = batch_size
-        self._infos = engine.info_slots.batches(batch_size)
+        self._infos = pool.info_slots.batches(batch_size)
         self.busy = np.zeros(num_envs, dtype=np.bool_)
         self.any_busy = False
         self.deferred: list[Order] = []
-        self.letters: dict[int, tuple[bool, Any]] = {}
+        self.messages: dict[int, tuple[bool, Any]] = {}
         self._ready: list[int] = []
-        self._with_letter: set[int] = set()
-        self._restarts = isinstance(engine, RestartingEngine)
+        self._with_message: set[int] = set()
+        self._restarts = isinstance(pool, RestartingPool)
         # What busy environments were sent, where a new worker may have to be sent it again.
         self._sent: dict[int, Order] = {}
 
@@ -64,20 +64,20 @@ class Batches:
         deferred: list[Order],
     ) -> None:
         """Send a command; ``deferred`` is what is deferred then."""
-        engine = self._engine
+        pool = self._pool
         busy, sent = self.busy.copy(), self._sent
         busy[envs] = True
         if self._restarts:
             sent = sent | dict.fromkeys(envs.tolist(), (command, arguments))
-        pending = engine.bell.num_pending
+        pending = pool.doorbell.num_pending
         before = self.busy, self.any_busy, self._sent, self.deferred
         try:
             self.busy, self.any_busy, self._sent, self.deferred = busy, True, sent, deferred
-            engine.send_apart(command, arguments, envs)
+            pool.send_immediate(command, arguments, envs)
         except BaseException:
             # Ctrl-C may have come before the command was sent, or after it. Nothing is called
             # here, so that a second one cannot come between.
-            if engine.bell.num_pending == pending:
+            if pool.doorbell.num_pending == pending:
                 self.busy, self.any_busy, self._sent, self.deferred = before
             raise
 
@@ -93,7 +93,7 @@ class Batches:
         """Send what is deferred. What those that are still at work answer is dropped.
 
         Raises:
-            Late: The deadline has passed.
+            TimedOut: The deadline has passed.
             WorkerDiedError: A worker died.
         """
         while self.deferred:
@@ -103,12 +103,12 @@ class Batches:
             self._send(command, arguments, np.arange(len(self.busy)), others)
 
     def take(self, deadline: float | None) -> np.ndarray:
-        """The environments of the next batch, ascending, with their letters.
+        """The environments of the next batch, ascending, with their messages.
 
         They stay ready until :meth:`release`, so that an interrupted call can be repeated.
 
         Raises:
-            Late: The deadline has passed.
+            TimedOut: The deadline has passed.
             WorkerDiedError: A worker died.
         """
         while True:
@@ -120,28 +120,28 @@ class Batches:
     def _take(self, deadline: float | None) -> np.ndarray:
         self._accept()
         if len(self._ready) < self._count:
-            self._engine.take(self._count - len(self._ready), deadline)
+            self._pool.take(self._count - len(self._ready), deadline)
             self._accept()
         else:
-            self._engine.look()
+            self._pool.look()
         envs = sorted(self._ready[: self._count])
-        self._read_letters(envs, deadline)
+        self._read_messages(envs, deadline)
         return np.array(envs, dtype=np.int64)
 
     def settle(self, deadline: float | None) -> None:
         """Wait until nobody is at work. Then the workers are free for other calls.
 
         Raises:
-            Late: The deadline has passed.
+            TimedOut: The deadline has passed.
             WorkerDiedError: A worker died.
         """
         while True:
             try:
                 self._accept()
-                self._engine.take(None, deadline)
+                self._pool.take(None, deadline)
                 self._accept()
-                # The letters of other calls must not be taken for these.
-                self._read_letters(self._ready, deadline)
+                # The messages of other calls must not be taken for these.
+                self._read_messages(self._ready, deadline)
                 return
             except Replaced:
                 pass
@@ -149,7 +149,7 @@ class Batches:
     def _forget(self) -> None:
         """Drop the answers of all environments, after :meth:`settle` and before :meth:`_send`."""
         # They stay busy, so that an interrupted call still finds that they are to be sent to.
-        self._ready, self._with_letter, self.letters, self._sent = [], set(), {}, {}
+        self._ready, self._with_message, self.messages, self._sent = [], set(), {}, {}
 
     def release(self, envs: list[int]) -> None:
         """Environments are no longer busy: their answers were returned."""
@@ -158,52 +158,52 @@ class Batches:
         busy = self.busy.copy()
         busy[envs] = False
         any_busy = bool(busy.any())
-        with_letter, letters, sent = self._with_letter, self.letters, self._sent
-        if with_letter:
-            with_letter = with_letter - gone
-            letters = {env: letter for env, letter in letters.items() if env not in gone}
+        with_message, messages, sent = self._with_message, self.messages, self._sent
+        if with_message:
+            with_message = with_message - gone
+            messages = {env: message for env, message in messages.items() if env not in gone}
         if sent:
             sent = {env: order for env, order in sent.items() if env not in gone}
         # All at once, as far as Ctrl-C can tell: nothing is called between these.
         self._ready, self.busy, self.any_busy = ready, busy, any_busy
-        self._with_letter, self.letters, self._sent = with_letter, letters, sent
+        self._with_message, self.messages, self._sent = with_message, messages, sent
 
     def slots_of(self, envs: np.ndarray) -> InfoBatchSlots:
         """The info slots of the environments of a batch, by position in it."""
-        # Their schemas are known: answers of a worker are taken in order, so the letter of the
+        # Their schemas are known: answers of a worker are taken in order, so the message of the
         # environment that had a schema first was read before or just now.
         self._infos.load(envs)
         return self._infos
 
     def _accept(self) -> None:
-        if self._engine.withdrawn:
+        if self._pool.withdrawn:
             self._send_again()
-        taken = self._engine.taken
+        taken = self._pool.taken
         if not taken:
             return
-        with_letter = self._with_letter.union(filter(self._engine.results.has_letter, taken))
+        with_message = self._with_message.union(filter(self._pool.results.has_message, taken))
         ready = self._ready + taken
         # All at once, as far as Ctrl-C can tell.
-        self._with_letter, self._ready, self._engine.taken = with_letter, ready, []
+        self._with_message, self._ready, self._pool.taken = with_message, ready, []
 
     def _send_again(self) -> None:
         """Ask new workers what the dead ones had been sent, whether they had answered or not."""
-        engine = self._engine
-        gone = engine.withdrawn
+        pool = self._pool
+        gone = pool.withdrawn
         self._ready = [env for env in self._ready if env not in gone]
-        self._with_letter -= gone
+        self._with_message -= gone
         for env in gone:
-            self.letters.pop(env, None)
+            self.messages.pop(env, None)
         for env in sorted(gone):
-            if env in self._sent and not engine.bell.pending(env):
+            if env in self._sent and not pool.doorbell.pending(env):
                 command, arguments = self._sent[env]
                 own = None if arguments is None else {env: arguments[env]}
-                engine.send_apart(command, own, np.array([env], dtype=np.int64))
+                pool.send_immediate(command, own, np.array([env], dtype=np.int64))
         gone.clear()
 
-    def _read_letters(self, envs: list[int], deadline: float | None) -> None:
-        if not self._with_letter:
+    def _read_messages(self, envs: list[int], deadline: float | None) -> None:
+        if not self._with_message:
             return
         for env in envs:
-            if env in self._with_letter and env not in self.letters:
-                self.letters[env] = self._engine.letter_of(env, deadline)
+            if env in self._with_message and env not in self.messages:
+                self.messages[env] = self._pool.message_of(env, deadline)

@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gymvec.vector.errors import text_of, unpack_error
-from gymvec.vector.transport.messages import Subject, dumps
+from gymvec.vector.transport.messages import MessageKind, dumps
 
-__all__ = ["NOTHING", "Answers", "opened"]
+__all__ = ["NOTHING", "Replies", "opened"]
 
 
 @dataclass
-class Answers:
+class Replies:
     """What came with the answers of one call.
 
     Attributes:
-        letters: Contents by environment, of those that answered with a letter.
+        messages: Contents by environment, of those that answered with a message.
         failures: What environments raised, packed.
     """
 
-    letters: dict[int, Any] = field(default_factory=dict)
+    messages: dict[int, Any] = field(default_factory=dict)
     failures: dict[int, Any] = field(default_factory=dict)
 
     @property
@@ -33,19 +33,19 @@ class Answers:
         return unpack_error(self.failures[envs[0]], envs)
 
 
-NOTHING = Answers()
+NOTHING = Replies()
 
 
-def opened(env: int, subject: Subject, packed: memoryview) -> tuple[Subject, Any]:
+def opened(env: int, kind: MessageKind, packed: memoryview) -> tuple[MessageKind, Any]:
     """The content of an envelope, which may be of a class that this process cannot import.
 
     That of an error stays packed.
     """
-    if subject is Subject.ERROR:
-        return subject, packed
+    if kind is MessageKind.ERROR:
+        return kind, packed
     try:
-        return subject, pickle.loads(packed)
+        return kind, pickle.loads(packed)
     except Exception as error:
         name = f"{type(error).__name__}: {text_of(error)}"
         text = f"what environment {env} returned cannot be unpickled here: {name}"
-        return Subject.ERROR, dumps((text, f"{text}\n"))
+        return MessageKind.ERROR, dumps((text, f"{text}\n"))

@@ -1,4 +1,4 @@
-"""The observations that the caller has seen last, apart from the arena."""
+"""The observations that the caller has seen last, apart from the segment."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from gymnasium import Space
 from gymnasium.spaces import Dict
 
 from gymvec.utils import create_empty_array
-from gymvec.vector.transport.messages import dumps
 from gymvec.vector.parent.observations import Observations
 from gymvec.vector.space_tree import is_array_leaf, subspaces
+from gymvec.vector.transport.messages import dumps
 
-__all__ = ["LastSeen"]
+__all__ = ["Snapshots"]
 
 
-class LastSeen:
+class Snapshots:
     """Keeps the last observation of each environment that a call has returned.
 
-    Rows of the arena do not: a worker may have died in the middle of writing one, and its
+    Rows of the segment do not: a worker may have died in the middle of writing one, and its
     answers may have been dropped.
 
     Args:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Hashable, Iterable
 
-__all__ = ["Patience"]
+__all__ = ["StallTimer"]
 
 
-class Patience:
+class StallTimer:
     """Says which worker makes no progress.
 
     The time of a worker begins anew with every command that it gets and every answer that it

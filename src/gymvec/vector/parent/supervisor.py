@@ -6,26 +6,26 @@ from typing import NoReturn
 
 from gymnasium import logger
 
-from gymvec.vector.transport.control_parent import Parent
-from gymvec.vector.transport.pipe import drain
-from gymvec.vector.transport.memory import Layout
-from gymvec.vector.parent.deadlines import Late
 from gymvec.vector.errors import WorkerDiedError
-from gymvec.vector.parent.stall_timer import Patience
+from gymvec.vector.parent.deadlines import TimedOut
 from gymvec.vector.parent.processes import Workers
+from gymvec.vector.parent.stall_timer import StallTimer
+from gymvec.vector.transport.control_parent import Parent
+from gymvec.vector.transport.memory import Layout
+from gymvec.vector.transport.pipe import drain
 
-__all__ = ["Watch"]
+__all__ = ["Supervisor"]
 
 # After what time of waiting stopped workers are warned of, and after what time slow ones.
 _STOPPED_SECONDS = 1.0
 _SLOW_SECONDS = 60.0
 
 
-class Watch:
-    """The part of :class:`gymvec.vector.parent.worker_pool.Engine` that watches the workers.
+class Supervisor:
+    """The part of :class:`gymvec.vector.parent.worker_pool.WorkerPool` that watches the workers.
 
     Args:
-        layout: What lies where in the arena.
+        layout: What lies where in the segment.
         step_timeout: Seconds that a worker may take for an answer while ``timed``, or None.
 
     Attributes:
@@ -34,14 +34,14 @@ class Watch:
         taken: Environments whose answers were taken and not handed on.
     """
 
-    bell: Parent
+    doorbell: Parent
     workers: Workers
 
     def __init__(self, layout: Layout, step_timeout: float | None) -> None:
         self.layout = layout
         self.timed = False
         self.taken: list[int] = []
-        self._patience = None if step_timeout is None else Patience(step_timeout)
+        self._stall_timer = None if step_timeout is None else StallTimer(step_timeout)
         self._worker_of = [
             worker for worker, part in enumerate(layout.slices) for _ in range(part.size)
         ]
@@ -73,7 +73,7 @@ class Watch:
                 owing = owing or self._owing()
                 if worker in owing:
                     self._report_death(worker)
-        if self.timed and self._patience is not None:
+        if self.timed and self._stall_timer is not None:
             # Nobody is waited for beyond that, and so there is nothing to warn of.
             for worker in owing or self._owing():
                 if self._is_stuck(worker):
@@ -96,24 +96,26 @@ class Watch:
             )
 
     def _owing(self) -> list[int]:
-        drain(self.bell, len(self._worker_of), self.taken)
+        drain(self.doorbell, len(self._worker_of), self.taken)
         return [
-            worker for worker in range(len(self.layout.slices)) if self.bell.lane_pending(worker)
+            worker
+            for worker in range(len(self.layout.slices))
+            if self.doorbell.queue_pending(worker)
         ]
 
     def _is_stuck(self, worker: int) -> bool:
         """Whether a worker has given no answer for ``step_timeout`` seconds."""
-        if self._patience is None:
+        if self._stall_timer is None:
             return False
-        received = self.workers.mailboxes[worker].received
-        return self._patience.over(worker, (self.bell.lane_pending(worker), received))
+        received = self.workers.pipes[worker].received
+        return self._stall_timer.over(worker, (self.doorbell.queue_pending(worker), received))
 
     def _report_stuck(self, worker: int) -> NoReturn:
-        assert self._patience is not None
+        assert self._stall_timer is not None
         envs = self._envs_of(worker)
-        envs = list(filter(self.bell.pending, envs)) or envs
-        raise Late(
-            f"environments {envs} have not answered for `step_timeout={self._patience.seconds}` "
+        envs = list(filter(self.doorbell.pending, envs)) or envs
+        raise TimedOut(
+            f"environments {envs} have not answered for `step_timeout={self._stall_timer.seconds}` "
             "second(s)",
             envs,
         )
@@ -131,8 +133,8 @@ class Watch:
         death = self._envs_of(worker), self.workers.exit_code(worker), reason
         self._death = self._death or death
         self._gone.add(worker)
-        drain(self.bell, len(self._worker_of), self.taken)
-        self.bell.abandon(worker)
+        drain(self.doorbell, len(self._worker_of), self.taken)
+        self.doorbell.mark_dead(worker)
         raise WorkerDiedError(*death) from cause
 
     def disown(self) -> None:

@@ -1,4 +1,4 @@
-"""What other extension modules may use of actions in the arena."""
+"""What other extension modules may use of actions in the segment."""
 
 cimport numpy as cnp
 from libc.stdint cimport int64_t

@@ -1,4 +1,4 @@
-"""Actions in the arena: the parent puts them, and the workers make objects of them again."""
+"""Actions in the segment: the parent puts them, and the workers make objects of them again."""
 
 cimport cython
 cimport numpy as cnp

@@ -1,4 +1,4 @@
-"""Actions on their way to the workers: through the arena, or one by one where they do not fit."""
+"""Actions on their way to the workers: through the segment, or one by one where they do not fit."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from gymnasium import Space
 from gymnasium.spaces import Dict
 
-from gymvec.vector.transport.action_block import ActionBlock
 from gymvec.utils import iterate
-from gymvec.vector.transport.memory import Arena, Layout
 from gymvec.vector.space_tree import is_builtin, subspaces
+from gymvec.vector.transport.action_block import ActionBlock
+from gymvec.vector.transport.memory import Layout, Segment
 
 __all__ = ["bind_action_reader", "bind_action_writer", "split_actions"]
 
@@ -20,19 +20,19 @@ Write = Callable[[Any, Any], bool]
 Read = Callable[[int], Any]
 
 
-def _blocks(layout: Layout, arena: Arena) -> list[ActionBlock]:
+def _blocks(layout: Layout, segment: Segment) -> list[ActionBlock]:
     return [
-        ActionBlock(place.rows.view(arena), place.codes.view(arena), place.shape)
+        ActionBlock(place.rows.view(segment), place.codes.view(segment), place.shape)
         for place in layout.actions or ()
     ]
 
 
-def bind_action_writer(layout: Layout, arena: Arena, action_space: Space[Any]) -> Write:
-    """A function that puts a batch of actions into the arena.
+def bind_action_writer(layout: Layout, segment: Segment, action_space: Space[Any]) -> Write:
+    """A function that puts a batch of actions into the segment.
 
     Args:
         layout: Where the action blocks lie.
-        arena: The arena.
+        segment: The segment.
         action_space: The batched action space.
 
     Returns:
@@ -42,7 +42,7 @@ def bind_action_writer(layout: Layout, arena: Arena, action_space: Space[Any]) -
     """
     if layout.actions is None or not _iterates_plainly(layout.action_space, action_space):
         return lambda actions, envs: False
-    return _writer(layout.action_space, iter(_blocks(layout, arena)))
+    return _writer(layout.action_space, iter(_blocks(layout, segment)))
 
 
 def _iterates_plainly(single: Space[Any], batched: Space[Any]) -> bool:
@@ -88,11 +88,11 @@ def _is_plain(kind: Any, kinds: tuple[Any, ...]) -> bool:
     )
 
 
-def bind_action_reader(layout: Layout, arena: Arena) -> Read:
-    """A function that makes the action of one environment, a new object, from the arena."""
+def bind_action_reader(layout: Layout, segment: Segment) -> Read:
+    """A function that makes the action of one environment, a new object, from the segment."""
     if layout.actions is None:
         return lambda index: None
-    return _reader(layout.action_space, iter(_blocks(layout, arena)))
+    return _reader(layout.action_space, iter(_blocks(layout, segment)))
 
 
 def _reader(space: Space[Any], blocks: Any) -> Read:

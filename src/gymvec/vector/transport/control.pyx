@@ -1,7 +1,7 @@
 """What both sides of the control words share: sizes, the hold on the memory, waiting.
 
-The C files do the work (``csrc/bell.h`` says what it is); here and in the modules of the two sides
-arguments are checked, the mapping is held, and statuses become exceptions. An object is used by one
+The C files do the work (``csrc/control.h`` says what it is); here and in the modules of the two sides
+arguments are checked, the mapping is gil_held, and statuses become exceptions. An object is used by one
 thread at a time: while ``wait`` is without the GIL, every other method raises. The GIL guards that
 flag.
 """
@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 
 LINE = GV_LINE
-"""Alignment of hub and lanes in bytes."""
+"""Alignment of header and queues in bytes."""
 MAX_OPCODE = GV_MAX_OPCODE
 ORPHANED_EXIT = GV_ORPHANED
 """Exit code of a worker whose parent is gone."""
@@ -25,33 +25,33 @@ HAS_FUTEX = bool(gv_has_futex())
 cdef uint64_t SIGNALS_NS = 100_000_000
 
 
-cdef int raise_status(gv_status status, object subject) except -1:
-    """The one mapping of statuses to exceptions; `subject` names what is at fault."""
+cdef int raise_status(gv_status status, object kind) except -1:
+    """The one mapping of statuses to exceptions; `kind` names what is at fault."""
     if status == GV_NO_MEMORY:
         raise MemoryError()
     if status == GV_BAD_SIZE:
-        raise ValueError(f"{subject} must have between 1 and {GV_MAX_ENVS} environments")
+        raise ValueError(f"{kind} must have between 1 and {GV_MAX_ENVS} environments")
     if status == GV_MISALIGNED:
-        raise ValueError(f"{subject} is not aligned to {GV_LINE} bytes of memory")
+        raise ValueError(f"{kind} is not aligned to {GV_LINE} bytes of memory")
     if status == GV_OUTSIDE:
-        raise ValueError(f"{subject} does not fit into the buffer")
+        raise ValueError(f"{kind} does not fit into the buffer")
     if status == GV_OVERLAP:
-        raise ValueError(f"{subject} overlaps the hub or another lane")
+        raise ValueError(f"{kind} overlaps the header or another queue")
     if status == GV_BAD_ENV:
-        raise ValueError(f"{subject} is out of range")
-    if status == GV_BAD_LANE:
-        raise IndexError(f"{subject} is out of range")
+        raise ValueError(f"{kind} is out of range")
+    if status == GV_BAD_QUEUE:
+        raise IndexError(f"{kind} is out of range")
     if status == GV_DUPLICATE:
-        raise ValueError(f"{subject} is named twice")
+        raise ValueError(f"{kind} is named twice")
     if status == GV_PENDING:
-        raise ValueError(f"{subject} has not answered its last command")
+        raise ValueError(f"{kind} has not answered its last command")
     if status == GV_NOT_PENDING:
-        raise ValueError(f"{subject} is not due")
-    if status == GV_ABANDONED:
-        raise ValueError(f"{subject} belongs to a worker that was given up")
+        raise ValueError(f"{kind} is not due")
+    if status == GV_DEAD:
+        raise ValueError(f"{kind} belongs to a worker that was given up")
     if status == GV_CORRUPT:
-        raise RuntimeError(f"the control words of {subject} are corrupt")
-    raise SystemError(f"unexpected status {<int>status} for {subject}")
+        raise RuntimeError(f"the control words of {kind} are corrupt")
+    raise SystemError(f"unexpected status {<int>status} for {kind}")
 
 
 cdef int fill_policy(object wait, bint polling, uint64_t spin_ns, gv_policy *policy) except -1:
@@ -102,14 +102,14 @@ cdef size_t as_offset(object offset) except? 1:
     return <size_t>value
 
 
-def hub_size() -> int:
+def header_size() -> int:
     """Bytes of the parent's control words, a multiple of ``LINE``."""
-    return gv_hub_size()
+    return gv_header_size()
 
 
-def lane_size(num_envs) -> int:
+def queue_size(num_envs) -> int:
     """Bytes of the control words of a worker of `num_envs` environments, a multiple of ``LINE``."""
-    return gv_lane_size(as_num_envs(num_envs))
+    return gv_queue_size(as_num_envs(num_envs))
 
 
 def parent_alive(pid) -> bool:
@@ -148,7 +148,7 @@ cdef class _Mapping:
         return gv_counts(0, 0)
 
     cdef gv_status _wait_once(
-        self, uint32_t count, uint64_t ns, bint held, uint32_t *available
+        self, uint32_t count, uint64_t ns, bint gil_held, uint32_t *available
     ) noexcept nogil:
         return GV_OK
 

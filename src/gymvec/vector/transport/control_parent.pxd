@@ -11,11 +11,11 @@ cdef class Parent(_Mapping):
     cdef uint32_t _num_envs
     cdef Py_ssize_t _convert(self, object env_ids) except -1
     cdef Py_ssize_t _copy_ids(self, Py_buffer *view) except -2
-    cdef uint32_t _lane(self, object worker) except? 1
-    cdef int send_to_all(self, uint32_t opcode, bint eager) except -1
+    cdef uint32_t _queue(self, object worker) except? 1
+    cdef int send_to_all(self, uint32_t opcode, bint immediate) except -1
     cdef uint32_t wait_for(self, Py_ssize_t count, double timeout_s) except? 0
     cdef uint32_t take_all(self) except? 0
     cdef uint32_t due(self) except? 0
-    cdef uint32_t lacking(self, uint32_t lane) except? 1
-    cdef uint32_t num_lanes(self) except? 0
+    cdef uint32_t lacking(self, uint32_t queue) except? 1
+    cdef uint32_t num_queues(self) except? 0
     cdef uint32_t _take(self, Py_ssize_t limit) except? 0

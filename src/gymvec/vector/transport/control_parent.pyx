@@ -9,10 +9,10 @@ from libc.string cimport memcpy
 
 from gymvec.vector.transport.control cimport (
     _Mapping, GV_CORRUPT, GV_CROWDED_SPIN_NS, GV_MAX_ENVS, GV_MAX_OPCODE, GV_NOT_PENDING, GV_OK,
-    GV_PARENT_SPIN_NS, as_integer, as_num_envs, as_offset, c_bool, fill_policy, gv_abandon,
-    gv_counts, gv_drain, gv_lane_lacking, gv_lane_pending, gv_num_envs, gv_num_lanes,
+    GV_PARENT_SPIN_NS, as_integer, as_num_envs, as_offset, c_bool, fill_policy, gv_mark_dead,
+    gv_counts, gv_drain, gv_queue_lacking, gv_queue_pending, gv_num_envs, gv_num_queues,
     gv_num_pending, gv_parent_close, gv_parent_counts, gv_parent_open, gv_parent_wait, gv_pending,
-    gv_place, gv_policy, gv_revive, gv_ring, gv_send, gv_send_all, gv_status, nanoseconds,
+    gv_region, gv_policy, gv_reset_queue, gv_notify_worker, gv_send, gv_send_all, gv_status, nanoseconds,
     raise_status,
 )
 
@@ -28,12 +28,12 @@ cdef class Parent(_Mapping):
     """The parent's side.
 
     Puts all control words into their first state, so it is made before any ``Worker``.
-    Environments are numbered lane by lane.
+    Environments are numbered queue by queue.
 
     Args:
-        buffer: Writable, contiguous shared memory; held until ``close``.
-        hub_offset: Where in `buffer` the ``hub_size()`` bytes of the hub begin.
-        lanes: For each worker, where its ``lane_size(num_envs)`` bytes begin, and `num_envs`.
+        buffer: Writable, contiguous shared memory; gil_held until ``close``.
+        header_offset: Where in `buffer` the ``header_size()`` bytes of the header begin.
+        queues: For each worker, where its ``queue_size(num_envs)`` bytes begin, and `num_envs`.
         wait: ``"auto"`` spins for a moment and then sleeps, ``"spin"`` never
             sleeps, ``"block"`` never spins.
         polling: Sleep in naps of up to a millisecond instead of on a futex.
@@ -41,38 +41,38 @@ cdef class Parent(_Mapping):
             of them from its core.
 
     Raises:
-        ValueError: Hub or lanes do not fit into the buffer, overlap, or are not aligned.
+        ValueError: Hub or queues do not fit into the buffer, overlap, or are not aligned.
     """
 
     def __cinit__(
-        self, buffer, hub_offset, lanes, *, wait="auto", bint polling=False, bint crowded=False
+        self, buffer, header_offset, queues, *, wait="auto", bint polling=False, bint crowded=False
     ):
         cdef gv_policy policy
-        cdef gv_place *places
+        cdef gv_region *places
         cdef gv_status status
-        cdef uint32_t culprit = 0
+        cdef uint32_t bad_index = 0
         cdef Py_ssize_t i
-        cdef size_t hub = as_offset(hub_offset)
-        cdef list pairs = [(offset, num_envs) for offset, num_envs in lanes]
+        cdef size_t header = as_offset(header_offset)
+        cdef list pairs = [(offset, num_envs) for offset, num_envs in queues]
         cdef Py_ssize_t count = len(pairs)
         fill_policy(
             wait, polling, GV_CROWDED_SPIN_NS if crowded else GV_PARENT_SPIN_NS, &policy)
         if not 0 < count <= <Py_ssize_t>GV_MAX_ENVS:
-            raise ValueError(f"there must be between 1 and {GV_MAX_ENVS} lanes, got {count}")
+            raise ValueError(f"there must be between 1 and {GV_MAX_ENVS} queues, got {count}")
         self._acquire(buffer)
-        places = <gv_place *>PyMem_Malloc(<size_t>count * sizeof(gv_place))
+        places = <gv_region *>PyMem_Malloc(<size_t>count * sizeof(gv_region))
         if places == NULL:
             raise MemoryError()
         try:
             for i in range(count):
                 places[i].offset = as_offset(pairs[i][0])
                 places[i].envs = as_num_envs(pairs[i][1])
-            status = gv_parent_open(self._view.buf, <size_t>self._view.len, hub, places,
-                                    <uint32_t>count, policy, &self._handle, &culprit)
+            status = gv_parent_open(self._view.buf, <size_t>self._view.len, header, places,
+                                    <uint32_t>count, policy, &self._handle, &bad_index)
         finally:
             PyMem_Free(places)
         if status != GV_OK:
-            raise_status(status, "the hub" if culprit == <uint32_t>count else f"lane {culprit}")
+            raise_status(status, "the header" if bad_index == <uint32_t>count else f"queue {bad_index}")
         self._num_envs = gv_num_envs(self._handle)
         self._ids = <int64_t *>PyMem_Malloc(self._num_envs * sizeof(int64_t))
         if self._ids == NULL:
@@ -92,24 +92,24 @@ cdef class Parent(_Mapping):
         return gv_parent_counts(self._handle)
 
     cdef gv_status _wait_once(
-        self, uint32_t count, uint64_t ns, bint held, uint32_t *available
+        self, uint32_t count, uint64_t ns, bint gil_held, uint32_t *available
     ) noexcept nogil:
-        return gv_parent_wait(self._handle, count, ns, held, available)
+        return gv_parent_wait(self._handle, count, ns, gil_held, available)
 
     @property
     def num_envs(self) -> int:
-        """Environments of all lanes."""
+        """Environments of all queues."""
         self._check()
         return self._num_envs
 
     @property
     def num_workers(self) -> int:
-        """Number of lanes."""
-        return self.num_lanes()
+        """Number of queues."""
+        return self.num_queues()
 
-    cdef uint32_t num_lanes(self) except? 0:
+    cdef uint32_t num_queues(self) except? 0:
         self._check()
-        return gv_num_lanes(self._handle)
+        return gv_num_queues(self._handle)
 
     @property
     def num_pending(self) -> int:
@@ -117,41 +117,41 @@ cdef class Parent(_Mapping):
         self._check()
         return gv_num_pending(self._handle)
 
-    def send_all(self, opcode, bint eager=False) -> None:
+    def send_all(self, opcode, bint immediate=False) -> None:
         """Sends a command to every environment.
 
         Args:
             opcode: Number from 0 to ``MAX_OPCODE`` that ``Worker.take`` hands on.
-            eager: Each answer is announced at once, not with the worker's whole pass.
+            immediate: Each answer is published at once, not with the worker's whole pass.
 
         Raises:
             ValueError: An environment has not answered its last command; nothing was sent.
         """
-        self.send_to_all(_opcode(opcode), eager)
+        self.send_to_all(_opcode(opcode), immediate)
 
-    cdef int send_to_all(self, uint32_t opcode, bint eager) except -1:
-        cdef uint32_t culprit = 0
+    cdef int send_to_all(self, uint32_t opcode, bint immediate) except -1:
+        cdef uint32_t bad_index = 0
         cdef gv_status status
         self._check()
-        status = gv_send_all(self._handle, opcode, eager, &culprit)
+        status = gv_send_all(self._handle, opcode, immediate, &bad_index)
         if status != GV_OK:
-            raise_status(status, f"environment {culprit}")
+            raise_status(status, f"environment {bad_index}")
         return 0
 
-    def send(self, env_ids, opcode, bint eager=False) -> None:
+    def send(self, env_ids, opcode, bint immediate=False) -> None:
         """Sends a command to some environments.
 
         Args:
             env_ids: One-dimensional int64 buffer, or an iterable of integers.
             opcode: As in ``send_all``.
-            eager: As in ``send_all``.
+            immediate: As in ``send_all``.
 
         Raises:
             ValueError: An environment does not exist, is named twice, or has not answered its last
                 command; nothing was sent.
         """
         cdef uint32_t code = _opcode(opcode)
-        cdef size_t culprit = 0
+        cdef size_t bad_index = 0
         cdef Py_ssize_t count
         cdef gv_status status
         self._check()
@@ -159,9 +159,9 @@ cdef class Parent(_Mapping):
         self._busy = True
         try:
             count = self._convert(env_ids)
-            status = gv_send(self._handle, self._ids, <size_t>count, code, eager, &culprit)
+            status = gv_send(self._handle, self._ids, <size_t>count, code, immediate, &bad_index)
             if status != GV_OK:
-                raise_status(status, f"environment {self._ids[culprit]}")
+                raise_status(status, f"environment {self._ids[bad_index]}")
         finally:
             self._busy = False
 
@@ -185,7 +185,7 @@ cdef class Parent(_Mapping):
         return count
 
     cdef Py_ssize_t _copy_ids(self, Py_buffer *view) except -2:
-        """How many ids the buffer held, or -1 when it is not one of native 64-bit integers."""
+        """How many ids the buffer gil_held, or -1 when it is not one of native 64-bit integers."""
         cdef Py_ssize_t i
         cdef char *format = view.format
         cdef const char *data = <const char *>view.buf
@@ -213,25 +213,25 @@ cdef class Parent(_Mapping):
             raise IndexError(f"environment {env} is out of range")
         return pending
 
-    def lane_pending(self, worker) -> int:
+    def queue_pending(self, worker) -> int:
         """How many environments of one worker are pending."""
         cdef uint32_t count = 0
-        cdef uint32_t lane = self._lane(worker)
-        gv_lane_pending(self._handle, lane, &count)
+        cdef uint32_t queue = self._queue(worker)
+        gv_queue_pending(self._handle, queue, &count)
         return count
 
-    cdef uint32_t _lane(self, object worker) except? 1:
+    cdef uint32_t _queue(self, object worker) except? 1:
         # First: a number of the caller's own class may close this object.
         cdef int64_t value = as_integer(worker)
         self._check()
-        if value < 0 or value >= gv_num_lanes(self._handle):
+        if value < 0 or value >= gv_num_queues(self._handle):
             raise IndexError(f"worker {worker} is out of range")
         return <uint32_t>value
 
     def ring(self, worker) -> None:
         """Wakes a worker without a command, for a message that came by another way."""
-        cdef uint32_t lane = self._lane(worker)
-        gv_ring(self._handle, lane)
+        cdef uint32_t queue = self._queue(worker)
+        gv_notify_worker(self._handle, queue)
 
     def wait(self, Py_ssize_t count, double timeout_s=float("inf")) -> int:
         """Waits until `count` answers can be drained, or the time is over.
@@ -296,26 +296,26 @@ cdef class Parent(_Mapping):
         self._check()
         return gv_num_pending(self._handle)
 
-    cdef uint32_t lacking(self, uint32_t lane) except? 1:
+    cdef uint32_t lacking(self, uint32_t queue) except? 1:
         cdef uint32_t lacking = 0
         cdef gv_status status
         self._check()
-        status = gv_lane_lacking(self._handle, lane, &lacking)
+        status = gv_queue_lacking(self._handle, queue, &lacking)
         if status != GV_OK:
-            raise_status(status, f"worker {lane}")
+            raise_status(status, f"worker {queue}")
         return lacking
 
     cdef uint32_t _take(self, Py_ssize_t limit) except? 0:
         cdef uint32_t count = 0
-        cdef uint32_t lane = 0
+        cdef uint32_t queue = 0
         cdef gv_status status
         limit = min(max(limit, 0), <Py_ssize_t>self._num_envs)
-        status = gv_drain(self._handle, self._ids, <uint32_t>limit, &count, &lane)
+        status = gv_drain(self._handle, self._ids, <uint32_t>limit, &count, &queue)
         if status != GV_OK:
-            raise_status(status, f"worker {lane}")
+            raise_status(status, f"worker {queue}")
         return count
 
-    def abandon(self, worker) -> list[int]:
+    def mark_dead(self, worker) -> list[int]:
         """Gives up a worker that is dead: drain its answers first.
 
         Returns:
@@ -324,19 +324,19 @@ cdef class Parent(_Mapping):
         """
         cdef uint32_t count = 0
         cdef uint32_t i
-        cdef uint32_t lane = self._lane(worker)
+        cdef uint32_t queue = self._queue(worker)
         self._busy = True
         try:
-            gv_abandon(self._handle, lane, self._ids, &count)
+            gv_mark_dead(self._handle, queue, self._ids, &count)
             return [self._ids[i] for i in range(count)]
         finally:
             self._busy = False
 
-    def revive(self, worker) -> None:
+    def reset_queue(self, worker) -> None:
         """Puts the words of a worker that is dead and reaped into their first state, for a new one.
 
         Nothing of its environments is pending any more, and answers that were not drained are
-        dropped. The new worker opens its lane after this; commands may be sent before it does.
+        dropped. The new worker opens its queue after this; commands may be sent before it does.
         """
         self._check()
-        gv_revive(self._handle, self._lane(worker))
+        gv_reset_queue(self._handle, self._queue(worker))

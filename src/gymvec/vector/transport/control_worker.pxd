@@ -11,4 +11,4 @@ cdef class Worker(_Mapping):
     cdef readonly uint32_t opcode
     cdef int32_t next_env(self) except -2
     cdef int give(self, Py_ssize_t env) except -1
-    cdef int announce(self) except -1
+    cdef int publish(self) except -1

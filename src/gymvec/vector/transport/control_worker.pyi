@@ -9,8 +9,8 @@ class Worker(_Mapping):
     def __new__(
         cls,
         buffer: Buffer,
-        hub_offset: SupportsIndex,
-        lane_offset: SupportsIndex,
+        header_offset: SupportsIndex,
+        queue_offset: SupportsIndex,
         num_envs: SupportsIndex,
         *,
         wait: str = "auto",

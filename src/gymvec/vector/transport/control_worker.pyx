@@ -4,19 +4,19 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 from gymvec.vector.transport.control cimport (
     _Mapping, GV_BAD_ENV, GV_MAX_ENVS, GV_OK, GV_WORKER_SPIN_NS, as_integer, as_num_envs,
-    as_offset, fill_policy, gv_answer, gv_counts, gv_flush, gv_place, gv_policy, gv_status,
+    as_offset, fill_policy, gv_complete, gv_counts, gv_flush, gv_region, gv_policy, gv_status,
     gv_take, gv_watch_parent, gv_worker_close, gv_worker_counts, gv_worker_open, gv_worker_wait,
     nanoseconds, raise_status,
 )
 
 
 cdef class Worker(_Mapping):
-    """A worker's side. Environments are numbered from 0 within its lane.
+    """A worker's side. Environments are numbered from 0 within its queue.
 
     Args:
-        buffer: The parent's shared memory as this process has it; held until ``close``.
-        hub_offset: As for ``Parent``.
-        lane_offset: Where this worker's lane begins.
+        buffer: The parent's shared memory as this process has it; gil_held until ``close``.
+        header_offset: As for ``Parent``.
+        queue_offset: Where this worker's queue begins.
         num_envs: How many environments it has.
         wait: As for ``Parent``.
         polling: As for ``Parent``; also ``watch_parent`` then polls.
@@ -25,21 +25,21 @@ cdef class Worker(_Mapping):
         opcode: Of the command that ``take`` returned last.
     """
 
-    def __cinit__(self, buffer, hub_offset, lane_offset, num_envs, *, wait="auto",
+    def __cinit__(self, buffer, header_offset, queue_offset, num_envs, *, wait="auto",
                   bint polling=False):
         cdef gv_policy policy
-        cdef gv_place place
+        cdef gv_region place
         cdef gv_status status
-        cdef size_t hub = as_offset(hub_offset)
-        place.offset = as_offset(lane_offset)
+        cdef size_t header = as_offset(header_offset)
+        place.offset = as_offset(queue_offset)
         place.envs = as_num_envs(num_envs)
         fill_policy(wait, polling, GV_WORKER_SPIN_NS, &policy)
         self._polling = polling
         self._acquire(buffer)
-        status = gv_worker_open(self._view.buf, <size_t>self._view.len, hub, place, policy,
+        status = gv_worker_open(self._view.buf, <size_t>self._view.len, header, place, policy,
                                 &self._handle)
         if status != GV_OK:
-            raise_status(status, "the hub or the lane")
+            raise_status(status, "the header or the queue")
 
     def __dealloc__(self):
         self._free()
@@ -53,14 +53,14 @@ cdef class Worker(_Mapping):
         return gv_worker_counts(self._handle)
 
     cdef gv_status _wait_once(
-        self, uint32_t count, uint64_t ns, bint held, uint32_t *available
+        self, uint32_t count, uint64_t ns, bint gil_held, uint32_t *available
     ) noexcept nogil:
-        return gv_worker_wait(self._handle, ns, held)
+        return gv_worker_wait(self._handle, ns, gil_held)
 
     def wait(self, double timeout_s=float("inf")) -> bool:
         """Waits until there may be something to do, or the time is over.
 
-        Announces first what is not announced. Signal handlers run; what they raise ends the wait.
+        Announces first what is not published. Signal handlers run; what they raise ends the wait.
 
         Returns:
             Whether the parent rang since the last pass began, with or without a command.
@@ -83,7 +83,7 @@ cdef class Worker(_Mapping):
         return env
 
     def answer(self, env) -> None:
-        """Answers an environment's command, whose results are written.
+        """Replies an environment's command, whose results are written.
 
         Raises:
             ValueError: There is no such environment, or it owes no answer.
@@ -95,7 +95,7 @@ cdef class Worker(_Mapping):
         self._check()
         if env < 0 or env >= <Py_ssize_t>GV_MAX_ENVS:
             raise_status(GV_BAD_ENV, f"environment {env}")
-        status = gv_answer(self._handle, <uint32_t>env)
+        status = gv_complete(self._handle, <uint32_t>env)
         if status != GV_OK:
             raise_status(
                 status, f"environment {env}" if status == GV_BAD_ENV
@@ -103,10 +103,10 @@ cdef class Worker(_Mapping):
         return 0
 
     def flush(self) -> None:
-        """Announces the answers of this pass that were not announced at once."""
-        self.announce()
+        """Announces the answers of this pass that were not published at once."""
+        self.publish()
 
-    cdef int announce(self) except -1:
+    cdef int publish(self) except -1:
         self._check()
         gv_flush(self._handle)
         return 0

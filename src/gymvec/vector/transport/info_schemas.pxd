@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t
 
 
 cpdef enum:
-    # Of one worker; further infos go by letter. Number 0 stands for no info.
+    # Of one worker; further infos go by message. Number 0 stands for no info.
     MAX_SCHEMAS = 255
 
 

@@ -121,7 +121,7 @@ def schema_of(info, size):
         size: Bytes of a slot.
 
     Returns:
-        The schema, or None where an info goes by letter: it is no dict, has keys that are no
+        The schema, or None where an info goes by message: it is no dict, has keys that are no
         strings, begin with an underscore or mean something of their own, has values other
         than numbers, bools, arrays of numbers and dicts of these, or does not fit.
     """
@@ -229,7 +229,7 @@ cdef class SlotWriter:
         """Write an info into its slot.
 
         Returns:
-            True if it is there. Otherwise the info goes by letter; what is returned goes with
+            True if it is there. Otherwise the info goes by message; what is returned goes with
             it: the number and signature of a schema that is used from now on, or None.
         """
         return self.put_info(env, info)

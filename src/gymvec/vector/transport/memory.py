@@ -2,8 +2,8 @@
 
 Regions begin at multiples of 64 bytes, so that no two writers share a cache line. In order:
 
-* the hub: control words, touched only by :mod:`gymvec.vector.transport.control`;
-* for each worker a lane of such words, and the rewards, flags and letters of its slice, which
+* the header: control words, touched only by :mod:`gymvec.vector.transport.control`;
+* for each worker a queue of such words, and the rewards, flags and messages of its slice, which
   only this worker writes;
 * a block of observations for each array leaf, ``n`` rows that the workers write;
 * a block of actions for each array leaf, ``n`` rows of eight bytes an element and one code an
@@ -24,51 +24,51 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import Space
 
-from gymvec.vector.transport import control as _bell
 from gymvec.system.limits import memory_limit
-from gymvec.vector.parent.infos import SLOT_BYTES
 from gymvec.system.signals import interrupts_held
+from gymvec.vector.parent.infos import SLOT_BYTES
 from gymvec.vector.space_tree import blocks_of, is_array_leaf, leaves, shape_of, subspaces
+from gymvec.vector.transport import control
 
-__all__ = ["ActionPlace", "Arena", "Layout", "Place", "Slice"]
+__all__ = ["ActionRegion", "Segment", "Layout", "Region", "WorkerSlice"]
 
 _ACTION_ELEMENT_BYTES = 8
 
 
-class Place(NamedTuple):
-    """An array in the arena."""
+class Region(NamedTuple):
+    """An array in the segment."""
 
     offset: int
     shape: tuple[int, ...]
     dtype: np.dtype
 
-    def view(self, arena: Arena) -> np.ndarray:
-        """The array, on the arena's memory."""
+    def view(self, segment: Segment) -> np.ndarray:
+        """The array, on the segment's memory."""
         count = int(np.prod(self.shape))
         if count == 0:
             return np.empty(self.shape, self.dtype)
-        flat = np.frombuffer(arena.buffer, self.dtype, count, self.offset)
+        flat = np.frombuffer(segment.buffer, self.dtype, count, self.offset)
         return flat.reshape(self.shape)
 
 
-class ActionPlace(NamedTuple):
+class ActionRegion(NamedTuple):
     """The rows of one array leaf of the actions, as bytes, and what each environment's are."""
 
-    rows: Place
-    codes: Place
+    rows: Region
+    codes: Region
     shape: tuple[int, ...]
 
 
-class Slice(NamedTuple):
+class WorkerSlice(NamedTuple):
     """One worker's environments and what it writes besides observations."""
 
     start: int
     stop: int
-    lane: int
-    rewards: Place
-    terminations: Place
-    truncations: Place
-    letters: Place
+    queue: int
+    rewards: Region
+    terminations: Region
+    truncations: Region
+    messages: Region
 
     @property
     def size(self) -> int:
@@ -81,25 +81,25 @@ class Layout:
 
     Args:
         observation_space: Observation space of a single environment, or None where
-            observations do not go through the arena.
+            observations do not go through the segment.
         action_space: Action space of a single environment.
         num_envs: Number of environments.
         num_workers: Number of workers; each gets a contiguous slice.
         num_sets: How many sets of observation blocks there are.
 
     Attributes:
-        size: Bytes of the arena.
-        hub: Offset of the parent's control words.
+        size: Bytes of the segment.
+        header: Offset of the parent's control words.
         slices: One a worker.
         observations: For each set, places in the structure of the observation space; None at
             other leaves.
         actions: Places of the array leaves of the action space, in order; None if some leaf
             is none.
-        info_slots: Place of the packed infos.
+        info_slots: Region of the packed infos.
     """
 
     observations: list[Any]
-    actions: list[ActionPlace] | None
+    actions: list[ActionRegion] | None
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Layout:
         self.num_envs = num_envs
         self.num_workers = num_workers
         self.size = 0
-        self.hub = self._reserve(_bell.hub_size())
+        self.header = self._reserve(control.header_size())
         self.slices = [self._slice(start, stop) for start, stop in self._bounds()]
         self.observations = [self._observation_places(observation_space) for _ in range(num_sets)]
         self.actions = self._action_places()
@@ -129,22 +129,22 @@ class Layout:
 
     def _reserve(self, size: int) -> int:
         offset = self.size
-        self.size += -(-size // _bell.LINE) * _bell.LINE
+        self.size += -(-size // control.LINE) * control.LINE
         return offset
 
-    def _place(self, shape: tuple[int, ...], dtype: Any) -> Place:
+    def _place(self, shape: tuple[int, ...], dtype: Any) -> Region:
         dtype = np.dtype(dtype)
-        return Place(self._reserve(int(np.prod(shape)) * dtype.itemsize), shape, dtype)
+        return Region(self._reserve(int(np.prod(shape)) * dtype.itemsize), shape, dtype)
 
-    def _slice(self, start: int, stop: int) -> Slice:
+    def _slice(self, start: int, stop: int) -> WorkerSlice:
         count = stop - start
-        lane = self._reserve(_bell.lane_size(count))
+        queue = self._reserve(control.queue_size(count))
         # Close together: each line that a worker has written costs the parent a fetch.
-        rewards = Place(self._reserve(count * 11), (count,), np.dtype(np.float64))
-        terminations, truncations, letters = (
-            Place(rewards.offset + count * at, (count,), np.dtype(np.bool_)) for at in (8, 9, 10)
+        rewards = Region(self._reserve(count * 11), (count,), np.dtype(np.float64))
+        terminations, truncations, messages = (
+            Region(rewards.offset + count * at, (count,), np.dtype(np.bool_)) for at in (8, 9, 10)
         )
-        return Slice(start, stop, lane, rewards, terminations, truncations, letters)
+        return WorkerSlice(start, stop, queue, rewards, terminations, truncations, messages)
 
     def _observation_places(self, space: Space[Any] | None) -> Any:
         if space is None:
@@ -156,12 +156,12 @@ class Layout:
             return None
         return {key: self._observation_places(subspace) for key, subspace in parts}
 
-    def _action_places(self) -> list[ActionPlace] | None:
+    def _action_places(self) -> list[ActionRegion] | None:
         spaces = [space for _, space in leaves(self.action_space)]
         if not all(is_array_leaf(space) for space in spaces):
             return None
         return [
-            ActionPlace(
+            ActionRegion(
                 rows=self._place(
                     (self.num_envs, int(np.prod(shape_of(space))) * _ACTION_ELEMENT_BYTES), np.uint8
                 ),
@@ -172,25 +172,25 @@ class Layout:
         ]
 
     @property
-    def lanes(self) -> list[tuple[int, int]]:
+    def queues(self) -> list[tuple[int, int]]:
         """Offset and number of environments of each worker's control words."""
-        return [(part.lane, part.size) for part in self.slices]
+        return [(part.queue, part.size) for part in self.slices]
 
-    def copied_blocks(self, arena: Arena) -> list[np.ndarray]:
+    def copied_blocks(self, segment: Segment) -> list[np.ndarray]:
         """The blocks of observations, in the order of the leaves, where there is only one set."""
         if self.observation_space is None or len(self.observations) > 1:
             return []
-        return blocks_of(self.observation_space, *self.observation_blocks(arena))
+        return blocks_of(self.observation_space, *self.observation_blocks(segment))
 
-    def observation_blocks(self, arena: Arena) -> list[Any]:
+    def observation_blocks(self, segment: Segment) -> list[Any]:
         """For each set the blocks of the array leaves, in the structure of the observation space."""
-        return [_views(places, arena) for places in self.observations]
+        return [_views(places, segment) for places in self.observations]
 
 
-def _views(places: Any, arena: Arena) -> Any:
+def _views(places: Any, segment: Segment) -> Any:
     if isinstance(places, dict):
-        return {key: _views(part, arena) for key, part in places.items()}
-    return None if places is None else places.view(arena)
+        return {key: _views(part, segment) for key, part in places.items()}
+    return None if places is None else places.view(segment)
 
 
 # Errors that say that there is too little of something.
@@ -208,7 +208,7 @@ def _no_room(size: int, number: int, reason: str) -> OSError:
     )
 
 
-class Arena:
+class Segment:
     """The mapping itself.
 
     The memory is released when the last array on it is gone. A child process that is not forked
@@ -259,17 +259,17 @@ class Arena:
         return _attach, (self._heap.size, reducer.DupFd(self._heap.fd))
 
 
-def _attached(mapping: heap.Arena) -> Arena:
-    arena = Arena.__new__(Arena)
-    arena._heap = mapping
-    return arena
+def _attached(mapping: heap.Arena) -> Segment:
+    segment = Segment.__new__(Segment)
+    segment._heap = mapping
+    return segment
 
 
-def _attach(size: int, descriptor: Any) -> Arena:
+def _attach(size: int, descriptor: Any) -> Segment:
     return _attached(heap.Arena(size, descriptor.detach()))
 
 
-def _attach_by_name(size: int, name: str) -> Arena:
+def _attach_by_name(size: int, name: str) -> Segment:
     mapping: Any = heap.Arena.__new__(heap.Arena)
     mapping.__setstate__((size, name))
     return _attached(mapping)

@@ -1,7 +1,7 @@
-"""Letters between the parent and a worker: what cannot lie in the arena.
+"""Messages between the parent and a worker: what cannot lie in the segment.
 
 Neither side ever waits in a write: what the pipe does not take is kept and written later. The
-arena announces each letter, so a reader knows that one is on its way.
+segment publishes each message, so a reader knows that one is on its way.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from gymvec.vector.transport import pipe as _mailbox
+from gymvec.vector.transport import pipe
 
-if TYPE_CHECKING or not _mailbox.THREADED:
-    from gymvec.vector.transport.pipe import Mailbox
+if TYPE_CHECKING or not pipe.THREADED:
+    from gymvec.vector.transport.pipe import MessagePipe
 else:
-    from gymvec.vector.transport.pipe import ThreadedMailbox as Mailbox
+    from gymvec.vector.transport.pipe import ThreadedMessagePipe as MessagePipe
 
-__all__ = ["Mailbox", "Subject", "dumps", "join_parts", "parts_of", "pickled_by_value"]
+__all__ = ["MessagePipe", "MessageKind", "dumps", "join_parts", "parts_of", "pickled_by_value"]
 
 
-class Subject(IntEnum):
-    """What a part of a letter is about."""
+class MessageKind(IntEnum):
+    """What a part of a message is about."""
 
     ANSWER = 0  # the rest of an environment's answer
     ERROR = 1  # what an environment raised instead
@@ -40,26 +40,26 @@ class Subject(IntEnum):
     ARGUMENT = 5  # what comes with the parent's command
 
 
-_SUBJECTS = tuple(Subject)
-# Of a part: the environment, the subject, and the bytes of the content that follows.
+_SUBJECTS = tuple(MessageKind)
+# Of a part: the environment, the kind, and the bytes of the content that follows.
 _HEAD = Struct("<qQQ")
 
 
-def join_parts(parts: Iterable[tuple[int, Subject, bytes]]) -> bytes:
-    """A letter of parts: the environment, the subject and the pickled content of each."""
+def join_parts(parts: Iterable[tuple[int, MessageKind, bytes]]) -> bytes:
+    """A message of parts: the environment, the kind and the pickled content of each."""
     pieces: list[bytes] = []
-    for env, subject, content in parts:
-        pieces += (_HEAD.pack(env, subject, len(content)), content)
+    for env, kind, content in parts:
+        pieces += (_HEAD.pack(env, kind, len(content)), content)
     return b"".join(pieces)
 
 
-def parts_of(letter: bytes) -> Iterator[tuple[int, Subject, memoryview]]:
-    """The parts that a letter was made of. The contents are views of it."""
-    view, at = memoryview(letter), 0
+def parts_of(message: bytes) -> Iterator[tuple[int, MessageKind, memoryview]]:
+    """The parts that a message was made of. The contents are views of it."""
+    view, at = memoryview(message), 0
     while at < len(view):
-        env, subject, size = _HEAD.unpack_from(view, at)
+        env, kind, size = _HEAD.unpack_from(view, at)
         at += _HEAD.size
-        yield env, _SUBJECTS[subject], view[at : at + size]
+        yield env, _SUBJECTS[kind], view[at : at + size]
         at += size
 
 

@@ -1,4 +1,4 @@
-"""One end of a pipe for letters, and what Ctrl-C must not cut in two.
+"""One end of a pipe for messages, and what Ctrl-C must not cut in two.
 
 Compiled because Ctrl-C is noticed between two steps of Python code, and nowhere in here but at
 the calls that this file says so of: what was read is not lost, and nothing is written twice.
@@ -28,15 +28,15 @@ cdef extern from *:
     const bint GV_THREADED
 
 THREADED = bool(GV_THREADED)
-"""Whether vector environments use :class:`ThreadedMailbox`: on Windows and in portable builds."""
+"""Whether vector environments use :class:`ThreadedMessagePipe`: on Windows and in portable builds."""
 
 cdef enum:
-    HEADER_BYTES = 8  # the size of the letter
+    HEADER_BYTES = 8  # the size of the message
     READ_BYTES = 1 << 18
 
 
 @cython.final
-cdef class Mailbox:
+cdef class MessagePipe:
     """One end of a duplex pipe that is never waited for in a write.
 
     Args:
@@ -44,8 +44,8 @@ cdef class Mailbox:
 
     Attributes:
         connection: The end.
-        sent: Letters that were taken to be sent.
-        received: Letters that were handed out.
+        sent: Messages that were taken to be sent.
+        received: Messages that were handed out.
     """
 
     cdef readonly object connection
@@ -67,14 +67,14 @@ cdef class Mailbox:
         """Whether there is something left to write."""
         return len(self._unwritten) > 0
 
-    def keep(self, bytes letter not None):
-        """Take a letter that :meth:`flush` will write."""
-        self.put(letter)
+    def keep(self, bytes message not None):
+        """Take a message that :meth:`flush` will write."""
+        self.put(message)
 
-    cdef int put(self, bytes letter) except -1:
-        cdef uint64_t size = <uint64_t>len(letter)
+    cdef int put(self, bytes message) except -1:
+        cdef uint64_t size = <uint64_t>len(message)
         header = (<char*>&size)[:HEADER_BYTES]
-        self._unwritten.extend((memoryview(header), memoryview(letter)))
+        self._unwritten.extend((memoryview(header), memoryview(message)))
         self.sent += 1
         return 0
 
@@ -82,9 +82,9 @@ cdef class Mailbox:
         """Give up what is unwritten: the other side is gone."""
         self._unwritten.clear()
 
-    def post(self, bytes letter not None):
-        """Send a letter, or keep what does not go now. Returns whether all is written."""
-        self.put(letter)
+    def post(self, bytes message not None):
+        """Send a message, or keep what does not go now. Returns whether all is written."""
+        self.put(message)
         return self.flush()
 
     def flush(self):
@@ -107,28 +107,28 @@ cdef class Mailbox:
         return True
 
     def receive(self):
-        """The next letter if all of it is there, without waiting, or None.
+        """The next message if all of it is there, without waiting, or None.
 
         Raises:
-            EOFError: The other side is gone, and every whole letter was handed out.
+            EOFError: The other side is gone, and every whole message was handed out.
         """
         cdef Py_ssize_t size = self.whole()
         if size < 0:
             return None
-        letter = bytes(self._read[HEADER_BYTES:HEADER_BYTES + size])
+        message = bytes(self._read[HEADER_BYTES:HEADER_BYTES + size])
         self.drop(size)
-        return letter
+        return message
 
     def take(self, parse, dict into not None):
-        """Hand the next letter out, or leave it where it is: nothing in between.
+        """Hand the next message out, or leave it where it is: nothing in between.
 
         Args:
-            parse: Function of a letter that returns a dict; called again with the same letter
+            parse: Function of a message that returns a dict; called again with the same message
                 where it was interrupted.
             into: Takes the items of that dict.
 
         Returns:
-            Whether there was a letter.
+            Whether there was a message.
 
         Raises:
             EOFError: As in :meth:`receive`.
@@ -142,7 +142,7 @@ cdef class Mailbox:
         return True
 
     cdef Py_ssize_t whole(self) except -2:
-        """Read until there is a whole letter; its size, or -1 where there is none yet."""
+        """Read until there is a whole message; its size, or -1 where there is none yet."""
         cdef uint64_t size
         while True:
             if len(self._read) >= HEADER_BYTES:
@@ -177,17 +177,17 @@ cdef class Mailbox:
         self.connection.close()
 
 
-# What a sender puts among the letters that came, to end a wait: all is written, or the end.
+# What a sender puts among the messages that came, to end a wait: all is written, or the end.
 cdef object WRITTEN = object()
 cdef object ENDED = object()
 
 
 @cython.final
-cdef class ThreadedMailbox:
-    """A :class:`Mailbox` for pipes that can only be waited for, as on Windows.
+cdef class ThreadedMessagePipe:
+    """A :class:`MessagePipe` for pipes that can only be waited for, as on Windows.
 
-    One thread writes and one reads, whole letters each; between them and the caller are queues
-    whose methods are not Python code, so that Ctrl-C finds a letter on one side or the other. The
+    One thread writes and one reads, whole messages each; between them and the caller are queues
+    whose methods are not Python code, so that Ctrl-C finds a message on one side or the other. The
     threads begin with the first use, after all workers were started.
 
     Args:
@@ -195,8 +195,8 @@ cdef class ThreadedMailbox:
 
     Attributes:
         connection: The end.
-        sent: Letters that were taken to be sent.
-        received: Letters that were handed out.
+        sent: Messages that were taken to be sent.
+        received: Messages that were handed out.
     """
 
     cdef readonly object connection
@@ -205,13 +205,13 @@ cdef class ThreadedMailbox:
     cdef Py_ssize_t _written
     cdef object _outgoing
     cdef object _incoming
-    cdef object _letter
+    cdef object _message
     cdef object _error
     cdef bint _started
     cdef bint _ended
 
     def __cinit__(self, connection):
-        connection.fileno()  # as early as Mailbox finds what is no connection
+        connection.fileno()  # as early as MessagePipe finds what is no connection
         self.connection = connection
         self._outgoing = SimpleQueue()
         self._incoming = SimpleQueue()
@@ -225,9 +225,9 @@ cdef class ThreadedMailbox:
 
     def _send(self):
         """The thread that writes; None ends it."""
-        while (letter := self._outgoing.get()) is not None:
+        while (message := self._outgoing.get()) is not None:
             try:
-                self.connection.send_bytes(letter)
+                self.connection.send_bytes(message)
             except OSError as error:
                 self._error = error
                 break
@@ -248,12 +248,12 @@ cdef class ThreadedMailbox:
         """Whether there is something left to write."""
         return self._written < self.sent
 
-    def keep(self, bytes letter not None):
-        """Take a letter, which is written from now on."""
-        self.put(letter)
+    def keep(self, bytes message not None):
+        """Take a message, which is written from now on."""
+        self.put(message)
 
-    cdef int put(self, bytes letter) except -1:
-        self._outgoing.put(letter)
+    cdef int put(self, bytes message) except -1:
+        self._outgoing.put(message)
         self.sent += 1
         return 0
 
@@ -262,9 +262,9 @@ cdef class ThreadedMailbox:
         self._written = self.sent
         self._error = None
 
-    def post(self, bytes letter not None):
-        """Send a letter. Returns whether all is written."""
-        self.put(letter)
+    def post(self, bytes message not None):
+        """Send a message. Returns whether all is written."""
+        self.put(message)
         return self.flush()
 
     def flush(self):
@@ -279,27 +279,27 @@ cdef class ThreadedMailbox:
         return self._written >= self.sent
 
     def receive(self):
-        """As :meth:`Mailbox.receive`."""
+        """As :meth:`MessagePipe.receive`."""
         if not self.fetch(0.0):
             return None
-        letter, self._letter = self._letter, None
+        message, self._message = self._message, None
         self.received += 1
-        return letter
+        return message
 
     def take(self, parse, dict into not None):
-        """As :meth:`Mailbox.take`."""
+        """As :meth:`MessagePipe.take`."""
         if not self.fetch(0.0):
             return False
-        items = parse(self._letter)
+        items = parse(self._message)
         PyDict_Update(into, items)
-        self._letter = None
+        self._message = None
         self.received += 1
         return True
 
     cdef bint fetch(self, double seconds) except -1:
-        """Whether a letter is at hand, after one wait."""
+        """Whether a message is at hand, after one wait."""
         self.start()
-        while self._letter is None and not self._ended:
+        while self._message is None and not self._ended:
             try:
                 found = self._incoming.get(seconds > 0, seconds)
             except Empty:
@@ -307,10 +307,10 @@ cdef class ThreadedMailbox:
             if found is ENDED:
                 self._ended = True
             elif found is not WRITTEN:
-                self._letter = found
+                self._message = found
             elif seconds > 0:
                 return False
-        if self._letter is None:
+        if self._message is None:
             raise EOFError("the other end of the pipe is closed")
         return True
 
@@ -332,41 +332,41 @@ cdef class ThreadedMailbox:
         self.connection.close()
 
 
-def publish(bell, command, envs, list letters not None, bint eager):
-    """Send a command and take its letters, both or neither.
+def publish(doorbell, command, envs, list messages not None, bint immediate):
+    """Send a command and take its messages, both or neither.
 
     Args:
-        bell: The parent's control words, a :class:`gymvec.vector.transport.control_parent.Parent`.
+        doorbell: The parent's control words, a :class:`gymvec.vector.transport.control_parent.Parent`.
         command: Opcode.
         envs: The environments; None for all.
-        letters: Pairs of a mailbox and a letter, still to be flushed.
-        eager: As for ``Parent.send``.
+        messages: Pairs of a pipe and a message, still to be flushed.
+        immediate: As for ``Parent.send``.
 
     Raises:
-        ValueError: As in ``Parent.send``; no letter is taken.
+        ValueError: As in ``Parent.send``; no message is taken.
     """
     # The caller's list may change while the control words run code of theirs.
-    letters = [(mailbox, letter) for mailbox, letter in letters]
-    for mailbox, letter in letters:
-        if type(mailbox) not in (Mailbox, ThreadedMailbox) or type(letter) is not bytes:
-            raise TypeError(f"expected a Mailbox and bytes, got {type(mailbox)}, {type(letter)}")
+    messages = [(pipe, message) for pipe, message in messages]
+    for pipe, message in messages:
+        if type(pipe) not in (MessagePipe, ThreadedMessagePipe) or type(message) is not bytes:
+            raise TypeError(f"expected a MessagePipe and bytes, got {type(pipe)}, {type(message)}")
     if envs is None:
-        bell.send_all(command, eager)
+        doorbell.send_all(command, immediate)
     else:
-        bell.send(envs, command, eager)
-    for mailbox, letter in letters:
-        if type(mailbox) is Mailbox:
-            (<Mailbox>mailbox).put(<bytes>letter)
+        doorbell.send(envs, command, immediate)
+    for pipe, message in messages:
+        if type(pipe) is MessagePipe:
+            (<MessagePipe>pipe).put(<bytes>message)
         else:
-            (<ThreadedMailbox>mailbox).put(<bytes>letter)
+            (<ThreadedMessagePipe>pipe).put(<bytes>message)
 
 
-def drain(bell, limit, list into not None):
+def drain(doorbell, limit, list into not None):
     """Take answers that are there, and note whose they are.
 
     Args:
-        bell: As for :func:`publish`.
+        doorbell: As for :func:`publish`.
         limit: Most answers to take.
         into: Takes the environments.
     """
-    into += bell.drain(limit)
+    into += doorbell.drain(limit)

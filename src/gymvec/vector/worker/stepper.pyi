@@ -6,12 +6,12 @@ import numpy.typing as npt
 from gymnasium import Env
 from typing_extensions import Self
 
+from gymvec.vector.stepping import StepBlocks
 from gymvec.vector.transport.action_block import ActionBlock
 from gymvec.vector.transport.control_worker import Worker
 from gymvec.vector.transport.info_schemas import SlotWriter
-from gymvec.vector.stepping import StepBlocks
 
-APART: Final[int]
+IMMEDIATE: Final[int]
 COMMAND_BITS: Final[int]
 SECOND_SET: Final[int]
 
@@ -22,7 +22,7 @@ class Stepper:
         envs: list[Env[Any, Any]],
         writers: list[list[Callable[[Any], Any]]],
         blocks: StepBlocks,
-        letters: npt.NDArray[np.bool_],
+        messages: npt.NDArray[np.bool_],
         slots: SlotWriter,
         autoreset_mode: int,
         first: int,
@@ -33,7 +33,7 @@ class Stepper:
     def reset(self, env: SupportsIndex, **arguments: Any) -> None: ...
 
 def serve_pass(
-    bell: Worker,
+    doorbell: Worker,
     stepper: Stepper | None,
     step_command: int,
     actions: ActionBlock | Callable[[int], Any],

@@ -19,8 +19,8 @@ cnp.import_array()
 cpdef enum:
     # An opcode is a command and flags. The command:
     COMMAND_BITS = 0xff
-    # The letter that belongs to the answer does not wait for the rest of the pass.
-    APART = 0x100
+    # The message that belongs to the answer does not wait for the rest of the pass.
+    IMMEDIATE = 0x100
     # Observations go into the second set of blocks.
     SECOND_SET = 0x200
 
@@ -34,7 +34,7 @@ cdef class Stepper:
         writers: For each set of blocks a list with, for each environment, a function that
             writes an observation and returns what has no row, or None.
         blocks: Where rewards and flags go.
-        letters: Writable bool array of shape ``(len(envs),)``: who answers with a letter.
+        messages: Writable bool array of shape ``(len(envs),)``: who answers with a message.
         slots: Takes the infos that fit.
         autoreset_mode: ``NEXT_STEP``, ``SAME_STEP`` or ``DISABLED`` of ``_steps``.
         first: Number of the first environment in the vector environment.
@@ -49,9 +49,9 @@ cdef class Stepper:
     cdef list _writers
     cdef StepBlocks _blocks
     cdef SlotWriter _slots
-    cdef object _letter_array
+    cdef object _message_array
     cdef object _over_array
-    cdef cnp.npy_bool* _letters
+    cdef cnp.npy_bool* _messages
     cdef cnp.npy_bool* _over
     cdef int _mode
     cdef Py_ssize_t _first
@@ -66,7 +66,7 @@ cdef class Stepper:
         list envs not None,
         list writers not None,
         StepBlocks blocks not None,
-        letters,
+        messages,
         SlotWriter slots not None,
         int autoreset_mode,
         Py_ssize_t first,
@@ -84,21 +84,21 @@ cdef class Stepper:
         ):
             raise ValueError(f"expected {n} writers, rewards, flags and slots")
         if (
-            not cnp.PyArray_CheckExact(letters)
-            or cnp.PyArray_NDIM(letters) != 1
-            or cnp.PyArray_DIM(letters, 0) != n
-            or cnp.PyArray_TYPE(letters) != cnp.NPY_BOOL
-            or not cnp.PyArray_CHKFLAGS(letters, cnp.NPY_ARRAY_CARRAY)
+            not cnp.PyArray_CheckExact(messages)
+            or cnp.PyArray_NDIM(messages) != 1
+            or cnp.PyArray_DIM(messages, 0) != n
+            or cnp.PyArray_TYPE(messages) != cnp.NPY_BOOL
+            or not cnp.PyArray_CHKFLAGS(messages, cnp.NPY_ARRAY_CARRAY)
         ):
-            raise ValueError(f"expected letters as a writable bool array of shape ({n},)")
+            raise ValueError(f"expected messages as a writable bool array of shape ({n},)")
         self._envs = envs
         self._sets = sets
         self._writers = sets[0]
         self._blocks = blocks
         self._slots = slots
-        self._letter_array = letters.view()
+        self._message_array = messages.view()
         self._over_array = np.zeros(n, dtype=np.bool_)
-        self._letters = <cnp.npy_bool*>cnp.PyArray_DATA(<cnp.ndarray>self._letter_array)
+        self._messages = <cnp.npy_bool*>cnp.PyArray_DATA(<cnp.ndarray>self._message_array)
         self._over = <cnp.npy_bool*>cnp.PyArray_DATA(<cnp.ndarray>self._over_array)
         self._mode = autoreset_mode
         self._first = first
@@ -122,7 +122,7 @@ cdef class Stepper:
     def reset(self, env, **arguments):
         """Reset one environment with the arguments of its ``reset``."""
         cdef Py_ssize_t i = self.checked(env)
-        self._letters[i] = False
+        self._messages[i] = False
         self._slots.put_number(i, 0)
         self._known[i] = None
         observation, info = of_reset(self._envs[i].reset(**arguments))
@@ -143,7 +143,7 @@ cdef class Stepper:
     cdef int step_env(self, Py_ssize_t i, object action) except -1:
         cdef list infos = []
         self.checked(i)
-        self._letters[i] = False
+        self._messages[i] = False
         self._slots.put_number(i, 0)
         if self._over[i] and self._mode == DISABLED:
             raise AssertionError(
@@ -165,7 +165,7 @@ cdef class Stepper:
         if len(infos) == 1:
             info = infos[0]
             if PyDict_CheckExact(info) and not <dict>info:
-                # The parent takes an empty slot without a letter for this.
+                # The parent takes an empty slot without a message for this.
                 infos = []
             else:
                 schema = self._slots.put_info(i, info)
@@ -177,7 +177,7 @@ cdef class Stepper:
                 return 0
             self._known[i] = others if are_constants(others) else None
         elif others:
-            # Who knows whether the parent can read a letter with these infos.
+            # Who knows whether the parent can read a message with these infos.
             self._known[i] = None
         if others or infos:
             self._send(i, (others, infos), schema)
@@ -211,26 +211,26 @@ cdef bint same_constants(object values, object known) except -1:
 
 
 def serve_pass(
-    Worker bell not None, Stepper stepper, int step_command, actions, dict commands not None, fail,
+    Worker doorbell not None, Stepper stepper, int step_command, actions, dict commands not None, fail,
     post,
 ):
-    """Do what the parent asks of each environment, answer, and announce the answers.
+    """Do what the parent asks of each environment, answer, and publish the answers.
 
     Args:
-        bell: The worker's control words.
+        doorbell: The worker's control words.
         stepper: Steps the environments; None where they could not be built.
         step_command: The command of a step whose action lies in ``actions``.
         actions: An :class:`gymvec.vector.transport.action_block.ActionBlock`, or a function of an environment's
             number in the vector environment.
         commands: Functions of an environment, from 0, by other commands.
         fail: Called with an environment and what it raised.
-        post: Called after an answer to a command that is ``APART``.
+        post: Called after an answer to a command that is ``IMMEDIATE``.
     """
-    cdef int32_t env = bell.next_env()
+    cdef int32_t env = doorbell.next_env()
     cdef uint32_t opcode
     cdef bint is_block = type(actions) is ActionBlock
     while env >= 0:
-        opcode = bell.opcode
+        opcode = doorbell.opcode
         try:
             if stepper is not None:
                 stepper.use(opcode & SECOND_SET)
@@ -243,8 +243,8 @@ def serve_pass(
                 commands[opcode & COMMAND_BITS](env)
         except BaseException as error:
             fail(env, error)
-        bell.give(env)
-        if opcode & APART:
+        doorbell.give(env)
+        if opcode & IMMEDIATE:
             post()
-        env = bell.next_env()
-    bell.announce()
+        env = doorbell.next_env()
+    doorbell.publish()

@@ -2,8 +2,8 @@
  *
  * Sleeps have no time limit here, so a lost wake-up is a hang; the alarm makes it a failure.
  */
-#include "test_bell.h"
-#include "bell_internal.h"
+#include "test_control.h"
+#include "control_words.h"
 
 #include <signal.h>
 #include <string.h>
@@ -12,14 +12,14 @@ static const gv_policy BLOCK = {0, false};
 
 static void test_sizes(void)
 {
-    CHECK(gv_hub_size() % GV_LINE == 0 && gv_hub_size() > 0);
-    CHECK(gv_lane_size(0) == 0 && gv_lane_size(GV_MAX_ENVS + 1) == 0);
-    CHECK(gv_lane_size(UINT32_MAX) == 0);
-    CHECK(gv_lane_size(1) == 128 + 64 + 64);
-    CHECK(gv_lane_size(9) == 128 + 128 + 128);
-    CHECK(gv_lane_size(GV_MAX_ENVS) == 128 + 16 * (size_t)GV_MAX_ENVS);
+    CHECK(gv_header_size() % GV_LINE == 0 && gv_header_size() > 0);
+    CHECK(gv_queue_size(0) == 0 && gv_queue_size(GV_MAX_ENVS + 1) == 0);
+    CHECK(gv_queue_size(UINT32_MAX) == 0);
+    CHECK(gv_queue_size(1) == 128 + 64 + 64);
+    CHECK(gv_queue_size(9) == 128 + 128 + 128);
+    CHECK(gv_queue_size(GV_MAX_ENVS) == 128 + 16 * (size_t)GV_MAX_ENVS);
     for (uint32_t envs = 1; envs < 300; envs++)
-        CHECK(gv_lane_size(envs) % GV_LINE == 0);
+        CHECK(gv_queue_size(envs) % GV_LINE == 0);
 }
 
 static void test_places(void)
@@ -27,28 +27,28 @@ static void test_places(void)
     struct world world = make_world(2, (uint32_t[]){3, 5});
     gv_parent *parent;
     gv_worker *worker;
-    uint32_t culprit;
-#define OPEN(length, hub, places, lanes)                                                           \
-    gv_parent_open(world.base, length, hub, places, lanes, BLOCK, &parent, &culprit)
+    uint32_t bad_index;
+#define OPEN(length, header, places, queues)                                                           \
+    gv_parent_open(world.base, length, header, places, queues, BLOCK, &parent, &bad_index)
     CHECK(OPEN(world.length, 0, world.places, 0) == GV_BAD_SIZE);
-    CHECK(OPEN(world.length, 8, world.places, 2) == GV_MISALIGNED && culprit == 2);
-    CHECK(OPEN(world.length - 1, 0, world.places, 2) == GV_OUTSIDE && culprit == 1);
-    CHECK(OPEN(64, 0, world.places, 2) == GV_OUTSIDE && culprit == 2);
+    CHECK(OPEN(world.length, 8, world.places, 2) == GV_MISALIGNED && bad_index == 2);
+    CHECK(OPEN(world.length - 1, 0, world.places, 2) == GV_OUTSIDE && bad_index == 1);
+    CHECK(OPEN(64, 0, world.places, 2) == GV_OUTSIDE && bad_index == 2);
     CHECK(OPEN(world.length, SIZE_MAX - 63, world.places, 2) == GV_OUTSIDE);
-    gv_place bad[2] = {world.places[0], {SIZE_MAX - 63, 5}};
-    CHECK(OPEN(world.length, 0, bad, 2) == GV_OUTSIDE && culprit == 1);
-    bad[1] = (gv_place){world.places[1].offset - 4, 1};
+    gv_region bad[2] = {world.places[0], {SIZE_MAX - 63, 5}};
+    CHECK(OPEN(world.length, 0, bad, 2) == GV_OUTSIDE && bad_index == 1);
+    bad[1] = (gv_region){world.places[1].offset - 4, 1};
     CHECK(OPEN(world.length, 0, bad, 2) == GV_MISALIGNED);
-    bad[1] = (gv_place){world.places[0].offset + 64, 1};
+    bad[1] = (gv_region){world.places[0].offset + 64, 1};
     CHECK(OPEN(world.length, 0, bad, 2) == GV_OVERLAP);
-    bad[1] = (gv_place){128, 1};
+    bad[1] = (gv_region){128, 1};
     CHECK(OPEN(world.length, 0, bad, 2) == GV_OVERLAP);
-    bad[1] = (gv_place){world.places[1].offset, 0};
+    bad[1] = (gv_region){world.places[1].offset, 0};
     CHECK(OPEN(world.length, 0, bad, 2) == GV_BAD_SIZE && parent == NULL);
     CHECK(gv_worker_open(world.base, world.length, 0, bad[1], BLOCK, &worker) == GV_BAD_SIZE);
-    CHECK(gv_worker_open(world.base, world.length, 0, (gv_place){64, 1}, BLOCK, &worker) ==
+    CHECK(gv_worker_open(world.base, world.length, 0, (gv_region){64, 1}, BLOCK, &worker) ==
           GV_OVERLAP);
-    CHECK(gv_worker_open(world.base, world.length, 0, (gv_place){200, 1}, BLOCK, &worker) ==
+    CHECK(gv_worker_open(world.base, world.length, 0, (gv_region){200, 1}, BLOCK, &worker) ==
           GV_MISALIGNED);
     CHECK(gv_worker_open(world.base, 64, 0, world.places[0], BLOCK, &worker) == GV_OUTSIDE);
 #undef OPEN
@@ -67,10 +67,10 @@ static void test_protocol(void)
     struct world world = make_world(2, (uint32_t[]){3, 2});
     gv_parent *parent = open_parent(&world, BLOCK);
     gv_worker *workers[2] = {open_worker(&world, 0, BLOCK), open_worker(&world, 1, BLOCK)};
-    uint32_t culprit = 99, opcode = 99, count = 99, lane = 99;
+    uint32_t bad_index = 99, opcode = 99, count = 99, queue = 99;
     size_t index = 99;
     bool pending;
-    CHECK(gv_num_envs(parent) == 5 && gv_num_lanes(parent) == 2 && gv_num_pending(parent) == 0);
+    CHECK(gv_num_envs(parent) == 5 && gv_num_queues(parent) == 2 && gv_num_pending(parent) == 0);
     CHECK(gv_worker_wait(workers[0], 0, false) == GV_TIMEOUT);
     CHECK(wait_now(parent, 0, GV_OK) == 0);
     CHECK(wait_now(parent, 1, GV_NOT_PENDING) == 0);
@@ -83,50 +83,50 @@ static void test_protocol(void)
 
     CHECK(gv_send(parent, (int64_t[]){4, 1}, 2, 7, false, &index) == GV_OK);
     CHECK(gv_send(parent, (int64_t[]){0, 1}, 2, 7, false, &index) == GV_PENDING && index == 1);
-    CHECK(gv_send_all(parent, 7, false, &culprit) == GV_PENDING && culprit == 1);
+    CHECK(gv_send_all(parent, 7, false, &bad_index) == GV_PENDING && bad_index == 1);
     CHECK(gv_pending(parent, 4, &pending) == GV_OK && pending);
     CHECK(gv_pending(parent, 0, &pending) == GV_OK && !pending);
     CHECK(gv_pending(parent, 5, &pending) == GV_BAD_ENV);
-    CHECK(gv_lane_pending(parent, 1, &count) == GV_OK && count == 1);
-    CHECK(gv_lane_pending(parent, 2, &count) == GV_BAD_LANE && gv_ring(parent, 2) == GV_BAD_LANE);
-    CHECK(gv_lane_lacking(parent, 0, &count) == GV_OK && count == 1);
-    CHECK(gv_lane_lacking(parent, 2, &count) == GV_BAD_LANE);
+    CHECK(gv_queue_pending(parent, 1, &count) == GV_OK && count == 1);
+    CHECK(gv_queue_pending(parent, 2, &count) == GV_BAD_QUEUE && gv_notify_worker(parent, 2) == GV_BAD_QUEUE);
+    CHECK(gv_queue_lacking(parent, 0, &count) == GV_OK && count == 1);
+    CHECK(gv_queue_lacking(parent, 2, &count) == GV_BAD_QUEUE);
 
     CHECK(gv_worker_wait(workers[0], 0, false) == GV_OK);
-    CHECK(gv_answer(workers[0], 1) == GV_NOT_PENDING);
+    CHECK(gv_complete(workers[0], 1) == GV_NOT_PENDING);
     CHECK(gv_take(workers[0], &opcode) == 1 && opcode == 7);
     CHECK(gv_worker_wait(workers[0], 0, false) == GV_OK); /* in mid-pass */
     CHECK(gv_take(workers[0], &opcode) == -1);
     CHECK(gv_worker_wait(workers[0], 0, false) == GV_TIMEOUT);
-    CHECK(gv_answer(workers[0], 3) == GV_BAD_ENV && gv_answer(workers[0], 1) == GV_OK);
-    CHECK(gv_answer(workers[0], 1) == GV_NOT_PENDING);
-    /* Not announced, as if the worker died here: the tail is enough. */
+    CHECK(gv_complete(workers[0], 3) == GV_BAD_ENV && gv_complete(workers[0], 1) == GV_OK);
+    CHECK(gv_complete(workers[0], 1) == GV_NOT_PENDING);
+    /* Not published, as if the worker died here: the tail is enough. */
     CHECK(wait_now(parent, 2, GV_TIMEOUT) == 1 && wait_now(parent, 1, GV_OK) == 1);
-    CHECK(gv_lane_lacking(parent, 0, &count) == GV_OK && count == 0);
-    CHECK(gv_lane_lacking(parent, 1, &count) == GV_OK && count == 1);
+    CHECK(gv_queue_lacking(parent, 0, &count) == GV_OK && count == 0);
+    CHECK(gv_queue_lacking(parent, 1, &count) == GV_OK && count == 1);
     int64_t envs[5];
-    CHECK(gv_drain(parent, envs, 5, &count, &lane) == GV_OK && count == 1 && envs[0] == 1);
-    CHECK(gv_drain(parent, envs, 5, &count, &lane) == GV_OK && count == 0);
+    CHECK(gv_drain(parent, envs, 5, &count, &queue) == GV_OK && count == 1 && envs[0] == 1);
+    CHECK(gv_drain(parent, envs, 5, &count, &queue) == GV_OK && count == 0);
 
     /* A ring without a command. */
-    CHECK(gv_ring(parent, 0) == GV_OK && gv_worker_wait(workers[0], 0, false) == GV_OK);
+    CHECK(gv_notify_worker(parent, 0) == GV_OK && gv_worker_wait(workers[0], 0, false) == GV_OK);
     CHECK(gv_take(workers[0], &opcode) == -1 && gv_worker_wait(workers[0], 0, false) == GV_TIMEOUT);
 
     /* A worker that is given up owes nothing, and gets nothing. */
-    CHECK(gv_abandon(parent, 2, envs, &count) == GV_BAD_LANE);
-    CHECK(gv_abandon(parent, 1, envs, &count) == GV_OK && count == 1 && envs[0] == 4);
+    CHECK(gv_mark_dead(parent, 2, envs, &count) == GV_BAD_QUEUE);
+    CHECK(gv_mark_dead(parent, 1, envs, &count) == GV_OK && count == 1 && envs[0] == 4);
     CHECK(gv_num_pending(parent) == 0);
-    CHECK(gv_lane_lacking(parent, 1, &count) == GV_OK && count == 0);
-    CHECK(gv_send(parent, (int64_t[]){3}, 1, 7, false, &index) == GV_ABANDONED);
-    CHECK(gv_send_all(parent, 7, false, &culprit) == GV_ABANDONED && culprit == 3);
+    CHECK(gv_queue_lacking(parent, 1, &count) == GV_OK && count == 0);
+    CHECK(gv_send(parent, (int64_t[]){3}, 1, 7, false, &index) == GV_DEAD);
+    CHECK(gv_send_all(parent, 7, false, &bad_index) == GV_DEAD && bad_index == 3);
     CHECK(gv_send(parent, (int64_t[]){2, 0, 1}, 3, GV_MAX_OPCODE, true, &index) == GV_OK);
     for (int32_t env = 0; env < 3; env++) {
         CHECK(gv_take(workers[0], &opcode) == env && opcode == GV_MAX_OPCODE);
-        CHECK(gv_answer(workers[0], (uint32_t)env) == GV_OK);
+        CHECK(gv_complete(workers[0], (uint32_t)env) == GV_OK);
     }
     CHECK(wait_now(parent, 3, GV_OK) == 3);
-    CHECK(gv_drain(parent, NULL, 2, &count, &lane) == GV_OK && count == 2);
-    CHECK(gv_drain(parent, envs, 2, &count, &lane) == GV_OK && count == 1 && envs[0] == 2);
+    CHECK(gv_drain(parent, NULL, 2, &count, &queue) == GV_OK && count == 2);
+    CHECK(gv_drain(parent, envs, 2, &count, &queue) == GV_OK && count == 1 && envs[0] == 2);
 
     CHECK(gv_parent_counts(parent).wakes == 0); /* nobody slept */
     CHECK(gv_worker_counts(workers[0]).wakes == 0);
@@ -136,30 +136,30 @@ static void test_protocol(void)
     drop_world(&world);
 }
 
-/* A worker dies with answers given, unannounced, taken and owed; another one takes its lane. */
+/* A worker dies with answers given, unpublished, taken and owed; another one takes its queue. */
 static void test_revival(void)
 {
     struct world world = make_world(2, (uint32_t[]){3, 2});
     gv_parent *parent = open_parent(&world, BLOCK);
     gv_worker *workers[2] = {open_worker(&world, 0, BLOCK), open_worker(&world, 1, BLOCK)};
-    uint32_t culprit, opcode, count, lane;
+    uint32_t bad_index, opcode, count, queue;
     size_t index;
     int64_t envs[5];
     bool pending;
-    CHECK(gv_revive(parent, 2) == GV_BAD_LANE);
+    CHECK(gv_reset_queue(parent, 2) == GV_BAD_QUEUE);
     for (int round = 0; round < 3; round++) {
-        CHECK(gv_send_all(parent, 1, round == 1, &culprit) == GV_OK);
+        CHECK(gv_send_all(parent, 1, round == 1, &bad_index) == GV_OK);
         for (uint32_t env = 0; env < 2; env++) {
             CHECK(gv_take(workers[0], &opcode) == (int32_t)env);
-            CHECK(gv_answer(workers[0], env) == GV_OK);
+            CHECK(gv_complete(workers[0], env) == GV_OK);
         }
-        CHECK(gv_drain(parent, envs, 1, &count, &lane) == GV_OK);
+        CHECK(gv_drain(parent, envs, 1, &count, &queue) == GV_OK);
         if (round == 2)
-            CHECK(gv_abandon(parent, 0, envs, &count) == GV_OK);
-        memset(world.base + world.places[0].offset, 0xa5, gv_lane_size(3)); /* its last words */
+            CHECK(gv_mark_dead(parent, 0, envs, &count) == GV_OK);
+        memset(world.base + world.places[0].offset, 0xa5, gv_queue_size(3)); /* its last words */
         gv_worker_close(workers[0]);
-        CHECK(gv_revive(parent, 0) == GV_OK);
-        CHECK(gv_lane_pending(parent, 0, &count) == GV_OK && count == 0);
+        CHECK(gv_reset_queue(parent, 0) == GV_OK);
+        CHECK(gv_queue_pending(parent, 0, &count) == GV_OK && count == 0);
         CHECK(gv_num_pending(parent) == 2); /* the other worker's */
         CHECK(gv_pending(parent, 2, &pending) == GV_OK && !pending);
         CHECK(wait_now(parent, 1, GV_TIMEOUT) == 0);
@@ -169,17 +169,17 @@ static void test_revival(void)
         workers[0] = open_worker(&world, 0, BLOCK);
         CHECK(gv_worker_wait(workers[0], 0, false) == GV_OK);
         CHECK(gv_take(workers[0], &opcode) == 0 && opcode == 9);
-        CHECK(gv_answer(workers[0], 0) == GV_OK);
+        CHECK(gv_complete(workers[0], 0) == GV_OK);
         CHECK(gv_take(workers[0], &opcode) == 2 && opcode == 9);
-        CHECK(gv_answer(workers[0], 2) == GV_OK);
+        CHECK(gv_complete(workers[0], 2) == GV_OK);
         CHECK(gv_take(workers[0], &opcode) == -1);
         gv_flush(workers[0]);
         while (gv_take(workers[1], &opcode) >= 0)
             continue;
-        CHECK(gv_answer(workers[1], 0) == GV_OK && gv_answer(workers[1], 1) == GV_OK);
+        CHECK(gv_complete(workers[1], 0) == GV_OK && gv_complete(workers[1], 1) == GV_OK);
         gv_flush(workers[1]);
         CHECK(wait_now(parent, 4, GV_OK) == 4);
-        CHECK(gv_drain(parent, envs, 5, &count, &lane) == GV_OK && count == 4);
+        CHECK(gv_drain(parent, envs, 5, &count, &queue) == GV_OK && count == 4);
         CHECK(gv_num_pending(parent) == 0);
     }
     gv_worker_close(workers[0]);
@@ -188,44 +188,44 @@ static void test_revival(void)
     drop_world(&world);
 }
 
-/* Whatever a worker scribbles over its lane, the parent only ever says GV_CORRUPT. */
+/* Whatever a worker scribbles over its queue, the parent only ever says GV_CORRUPT. */
 static void test_corruption(void)
 {
     struct world world = make_world(2, (uint32_t[]){3, 2});
     int64_t envs[5];
-    uint32_t culprit, count, lane, opcode;
+    uint32_t bad_index, count, queue, opcode;
     uint32_t random = 12345;
     for (int round = 0; round < 20000; round++) {
         gv_parent *parent = open_parent(&world, BLOCK);
         gv_worker *worker = open_worker(&world, 0, BLOCK);
-        CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
+        CHECK(gv_send_all(parent, 1, false, &bad_index) == GV_OK);
         while (gv_take(worker, &opcode) >= 0)
             continue;
         for (uint32_t env = 0; env < 3; env++)
-            CHECK(gv_answer(worker, env) == GV_OK);
+            CHECK(gv_complete(worker, env) == GV_OK);
         uint32_t *words = (uint32_t *)(world.base + world.places[0].offset);
-        size_t size = gv_lane_size(3) / sizeof(uint32_t);
+        size_t size = gv_queue_size(3) / sizeof(uint32_t);
         for (int i = 0; i < 4; i++)
             words[next_random(&random) % size] = next_random(&random);
         for (int i = 0; i < 3; i++) {
             uint32_t available;
             gv_status status = gv_parent_wait(parent, 5, 0, false, &available);
             CHECK(status == GV_TIMEOUT || status == GV_CORRUPT || status == GV_NOT_PENDING);
-            status = gv_drain(parent, envs, 5, &count, &lane);
-            CHECK(status == GV_OK || (status == GV_CORRUPT && lane == 0));
+            status = gv_drain(parent, envs, 5, &count, &queue);
+            CHECK(status == GV_OK || (status == GV_CORRUPT && queue == 0));
             CHECK(count <= 3);
         }
         gv_worker_close(worker);
         gv_parent_close(parent);
     }
     gv_parent *parent = open_parent(&world, BLOCK);
-    struct lane *words = (struct lane *)(world.base + world.places[0].offset);
+    struct worker_queue *words = (struct worker_queue *)(world.base + world.places[0].offset);
     atomic_store(&words->tail, 1);
-    CHECK(gv_drain(parent, envs, 5, &count, &lane) == GV_CORRUPT && count == 0 && lane == 0);
+    CHECK(gv_drain(parent, envs, 5, &count, &queue) == GV_CORRUPT && count == 0 && queue == 0);
     CHECK(wait_now(parent, 1, GV_CORRUPT) == 0);
-    CHECK(gv_lane_lacking(parent, 0, &count) == GV_CORRUPT && count == 0);
-    CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
-    CHECK(gv_drain(parent, envs, 5, &count, &lane) == GV_CORRUPT); /* the right number, no seq */
+    CHECK(gv_queue_lacking(parent, 0, &count) == GV_CORRUPT && count == 0);
+    CHECK(gv_send_all(parent, 1, false, &bad_index) == GV_OK);
+    CHECK(gv_drain(parent, envs, 5, &count, &queue) == GV_CORRUPT); /* the right number, no seq */
     gv_parent_close(parent);
     drop_world(&world);
 }
@@ -238,19 +238,19 @@ static void test_wrap(void)
     struct world world = make_world(1, (uint32_t[]){1});
     gv_parent *parent = open_parent(&world, BLOCK);
     gv_worker *worker = open_worker(&world, 0, BLOCK);
-    struct hub *hub = (struct hub *)world.base;
-    uint32_t culprit, opcode, count, lane;
+    struct shared_header *header = (struct shared_header *)world.base;
+    uint32_t bad_index, opcode, count, queue;
     for (uint32_t start = UINT32_MAX - 3; start != 4; start++) {
-        atomic_store(&hub->done, start);
-        atomic_store(&hub->bell, start);
-        uint32_t rung = atomic_load(&hub->bell);
-        CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
+        atomic_store(&header->done, start);
+        atomic_store(&header->doorbell, start);
+        uint32_t rung = atomic_load(&header->doorbell);
+        CHECK(gv_send_all(parent, 1, false, &bad_index) == GV_OK);
         CHECK(wait_now(parent, 1, GV_TIMEOUT) == 0);
-        CHECK(gv_take(worker, &opcode) == 0 && gv_answer(worker, 0) == GV_OK);
+        CHECK(gv_take(worker, &opcode) == 0 && gv_complete(worker, 0) == GV_OK);
         gv_flush(worker);
-        CHECK(atomic_load(&hub->bell) == rung + 1);
+        CHECK(atomic_load(&header->doorbell) == rung + 1);
         CHECK(wait_now(parent, 1, GV_OK) == 1);
-        CHECK(gv_drain(parent, NULL, 1, &count, &lane) == GV_OK && count == 1);
+        CHECK(gv_drain(parent, NULL, 1, &count, &queue) == GV_OK && count == 1);
         CHECK(gv_take(worker, &opcode) == -1);
     }
     gv_worker_close(worker);
@@ -268,6 +268,6 @@ int main(void)
     test_revival();
     test_corruption();
     test_wrap();
-    printf("bell: all passed\n");
+    printf("doorbell: all passed\n");
     return 0;
 }

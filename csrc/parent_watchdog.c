@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #endif
 
-#include "bell.h"
+#include "control.h"
 
 #ifdef _WIN32
 #define WIN32_LEAN_AND_MEAN

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from control_words import STEP, answer_all, layout
 
-from gymvec.vector.transport.control import LINE, MAX_OPCODE, hub_size, lane_size
+from gymvec.vector.transport.control import LINE, MAX_OPCODE, header_size, queue_size
 from gymvec.vector.transport.control_parent import Parent
 from gymvec.vector.transport.control_worker import Worker
 
@@ -30,7 +30,7 @@ def test_rotating_start(local):
 def test_opcodes_and_order(local):
     parent, workers = local
     parent.send([4, 2, 0], MAX_OPCODE)
-    parent.send([1], 5, eager=True)
+    parent.send([1], 5, immediate=True)
     assert answer_all(workers[0]) == [(0, MAX_OPCODE), (1, 5), (2, MAX_OPCODE)]
     assert answer_all(workers[1]) == [(1, MAX_OPCODE)]
     assert parent.drain(2) == [0, 1]
@@ -43,12 +43,12 @@ def test_pending(local):
     assert (parent.num_envs, parent.num_workers, parent.num_pending) == (5, 2, 0)
     parent.send(np.array([3, 0]), STEP)
     assert [parent.pending(env) for env in range(5)] == [True, False, False, True, False]
-    assert [parent.lane_pending(worker) for worker in range(2)] == [1, 1]
+    assert [parent.queue_pending(worker) for worker in range(2)] == [1, 1]
     answer_all(workers[1])
     assert parent.wait(2, 0.02) == 1
     assert parent.pending(3)
     assert parent.drain() == [3]
-    assert [parent.lane_pending(worker) for worker in range(2)] == [1, 0]
+    assert [parent.queue_pending(worker) for worker in range(2)] == [1, 0]
 
 
 def test_a_refused_send_sends_nothing(local):
@@ -112,23 +112,23 @@ def test_answers_that_are_not_due(local):
 
 
 def test_a_worker_in_place_of_a_dead_one():
-    lanes, size = layout([3, 2])
-    arena = Arena(size)
-    parent = Parent(arena.buffer, 0, lanes)
-    workers = [Worker(arena.buffer, 0, *lane) for lane in lanes]
+    queues, size = layout([3, 2])
+    segment = Arena(size)
+    parent = Parent(segment.buffer, 0, queues)
+    workers = [Worker(segment.buffer, 0, *queue) for queue in queues]
     parent.send_all(STEP)
     for env in range(2):
         assert workers[0].take() == env
         workers[0].answer(env)
     assert parent.drain(1) == [0]
-    arena.buffer[lanes[0][0] : lanes[0][0] + lane_size(3)] = b"\xff" * lane_size(3)
-    parent.revive(0)
-    assert parent.lane_pending(0) == 0
+    segment.buffer[queues[0][0] : queues[0][0] + queue_size(3)] = b"\xff" * queue_size(3)
+    parent.reset_queue(0)
+    assert parent.queue_pending(0) == 0
     assert parent.num_pending == 2
     parent.send([1], STEP)
     with pytest.raises(ValueError, match="environment 1 has not answered"):
         parent.send_all(STEP)
-    new = Worker(arena.buffer, 0, *lanes[0])
+    new = Worker(segment.buffer, 0, *queues[0])
     assert new.take() == 1
     new.answer(1)
     assert new.take() == -1
@@ -137,8 +137,8 @@ def test_a_worker_in_place_of_a_dead_one():
     assert sorted(parent.drain()) == [1, 3, 4]
     assert parent.num_pending == 0
     # One that was given up comes back, too.
-    parent.abandon(1)
-    parent.revive(1)
+    parent.mark_dead(1)
+    parent.reset_queue(1)
     parent.send_all(STEP)
     assert parent.num_pending == 5
     for subject in (parent, *workers, new):
@@ -146,19 +146,19 @@ def test_a_worker_in_place_of_a_dead_one():
 
 
 def test_scribbled_words_are_an_error():
-    lanes, size = layout([2, 2])
-    arena = Arena(size)
-    parent = Parent(arena.buffer, 0, lanes)
+    queues, size = layout([2, 2])
+    segment = Arena(size)
+    parent = Parent(segment.buffer, 0, queues)
     parent.send_all(STEP)
-    begin, end = lanes[1][0], lanes[1][0] + lane_size(2)
-    arena.buffer[begin:end] = b"\xff" * (end - begin)
+    begin, end = queues[1][0], queues[1][0] + queue_size(2)
+    segment.buffer[begin:end] = b"\xff" * (end - begin)
     with pytest.raises(RuntimeError, match="control words of a worker are corrupt"):
         parent.wait(4, 1)
     with pytest.raises(RuntimeError, match="control words of worker 1 are corrupt"):
         parent.drain()
     with pytest.raises(RuntimeError, match="control words of worker 1 are corrupt"):
         parent.drain_all()
-    assert parent.abandon(1) == [2, 3]
+    assert parent.mark_dead(1) == [2, 3]
     assert parent.drain() == []
     parent.close()
 
@@ -177,47 +177,47 @@ def test_ids_that_call_back(local):
 
 
 @pytest.mark.parametrize(
-    ("hub", "lanes", "message"),
+    ("header", "queues", "message"),
     [
         (0, [], "between 1 and"),
-        (8, [(256, 1)], "the hub is not aligned"),
+        (8, [(256, 1)], "the header is not aligned"),
         (-64, [(256, 1)], "negative"),
-        (1 << 62, [(256, 1)], "the hub does not fit"),
+        (1 << 62, [(256, 1)], "the header does not fit"),
         (0, [(256, 0)], "num_envs must be between"),
         (0, [(256, 1 << 60)], "num_envs must be between"),
-        (0, [(256, 1), (257, 1)], "lane 1 is not aligned"),
-        (0, [(256, 1), (256, 1)], "lane 1 overlaps"),
-        (0, [(128, 1)], "lane 0 overlaps"),
-        (0, [(256, 1), (1 << 20, 1)], "lane 1 does not fit"),
-        (0, [(256, 1 << 24)], "lane 0 does not fit"),
+        (0, [(256, 1), (257, 1)], "queue 1 is not aligned"),
+        (0, [(256, 1), (256, 1)], "queue 1 overlaps"),
+        (0, [(128, 1)], "queue 0 overlaps"),
+        (0, [(256, 1), (1 << 20, 1)], "queue 1 does not fit"),
+        (0, [(256, 1 << 24)], "queue 0 does not fit"),
     ],
 )
-def test_bad_places(hub, lanes, message):
+def test_bad_places(header, queues, message):
     with pytest.raises(ValueError, match=message):
-        Parent(Arena(4096).buffer, hub, lanes)
+        Parent(Arena(4096).buffer, header, queues)
 
 
 def test_bad_arguments():
     buffer = Arena(4096).buffer
-    lanes = [(hub_size(), 1)]
+    queues = [(header_size(), 1)]
     for kind in (
-        lambda **options: Parent(buffer, 0, lanes, **options),
-        lambda **options: Worker(buffer, 0, *lanes[0], **options),
+        lambda **options: Parent(buffer, 0, queues, **options),
+        lambda **options: Worker(buffer, 0, *queues[0], **options),
     ):
         with pytest.raises(ValueError, match="wait must be"):
             kind(wait="never")
         kind(wait="spin", polling=True).close()
     with pytest.raises(BufferError):
-        Parent(bytes(4096), 0, lanes)
+        Parent(bytes(4096), 0, queues)
     with pytest.raises(TypeError):
-        Parent(None, 0, lanes)
+        Parent(None, 0, queues)
     with pytest.raises(TypeError):
         Parent(buffer, 0, [(0, "1")])
     with pytest.raises(ValueError, match="aligned"):
-        Parent(memoryview(buffer)[1:], 0, lanes)
+        Parent(memoryview(buffer)[1:], 0, queues)
     for offset, envs, message in [
         (0, 1, "overlaps"),
-        (hub_size() + 8, 1, "aligned"),
+        (header_size() + 8, 1, "aligned"),
         (4096, 1, "fit"),
         (0, 0, "num_envs"),
     ]:
@@ -225,30 +225,30 @@ def test_bad_arguments():
             Worker(buffer, 0, offset, envs)
     for pid in (0, -1, 2**62):
         with pytest.raises(ValueError, match="out of range"):
-            Worker(buffer, 0, *lanes[0]).watch_parent(pid)
+            Worker(buffer, 0, *queues[0]).watch_parent(pid)
 
 
 def test_sizes():
-    assert hub_size() % LINE == 0
-    assert [lane_size(envs) for envs in (1, 8, 9)] == [256, 256, 384]
+    assert header_size() % LINE == 0
+    assert [queue_size(envs) for envs in (1, 8, 9)] == [256, 256, 384]
     for envs in (0, -1, 2**24 + 1, 2**70):
         with pytest.raises((ValueError, OverflowError)):
-            lane_size(envs)
+            queue_size(envs)
 
 
 def test_closed_objects_are_safe():
-    lanes, size = layout([1])
-    arena = Arena(size)
-    parent = Parent(arena.buffer, 0, lanes)
-    worker = Worker(arena.buffer, 0, *lanes[0])
+    queues, size = layout([1])
+    segment = Arena(size)
+    parent = Parent(segment.buffer, 0, queues)
+    worker = Worker(segment.buffer, 0, *queues[0])
     with pytest.raises(BufferError):
-        arena.buffer.close()  # held
+        segment.buffer.close()  # held
     for subject in (parent, worker):
         assert not subject.closed
         subject.close()
         subject.close()
         assert subject.closed
-    arena.buffer.close()
+    segment.buffer.close()
     for call in (
         lambda: parent.send_all(STEP),
         lambda: parent.send([0], STEP),
@@ -257,9 +257,9 @@ def test_closed_objects_are_safe():
         parent.drain_all,
         lambda: parent.ring(0),
         lambda: parent.pending(0),
-        lambda: parent.lane_pending(0),
-        lambda: parent.abandon(0),
-        lambda: parent.revive(0),
+        lambda: parent.queue_pending(0),
+        lambda: parent.mark_dead(0),
+        lambda: parent.reset_queue(0),
         lambda: parent.num_envs,
         lambda: parent.num_workers,
         lambda: parent.num_pending,
@@ -279,19 +279,19 @@ def test_closed_objects_are_safe():
 
 @linux_only
 def test_memory_is_flat():
-    lanes, size = layout([64] * 4)
-    arena = Arena(size)
+    queues, size = layout([64] * 4)
+    segment = Arena(size)
 
     def use():
-        parent = Parent(arena.buffer, 0, lanes)
-        worker = Worker(arena.buffer, 0, *lanes[0])
+        parent = Parent(segment.buffer, 0, queues)
+        worker = Worker(segment.buffer, 0, *queues[0])
         parent.send_all(STEP)
         for _ in range(64):
             worker.answer(worker.take())
         with pytest.raises(ValueError, match="out of range"):
             parent.send([999], STEP)
         with pytest.raises(ValueError, match="overlaps"):
-            Parent(arena.buffer, 0, [(0, 1)])
+            Parent(segment.buffer, 0, [(0, 1)])
         parent.drain()
 
     def resident():

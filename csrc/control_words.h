@@ -1,8 +1,8 @@
-/* Shared by the bell_*.c files: the words in the mapping, and one side's way of waiting. */
-#ifndef GYMVEC_BELL_INTERNAL_H
-#define GYMVEC_BELL_INTERNAL_H
+/* Shared by the control_*.c files: the words in the mapping, and one side's way of waiting. */
+#ifndef GYMVEC_CONTROL_INTERNAL_H
+#define GYMVEC_CONTROL_INTERNAL_H
 
-#include "bell.h"
+#include "control.h"
 
 #include <stdatomic.h>
 
@@ -12,17 +12,17 @@ _Static_assert(sizeof(_Atomic uint32_t) == 4, "a futex is four bytes");
 typedef _Atomic uint32_t word;
 
 /* Each line has one writer, named behind its words; all workers write the lines of `done` and of
- * the hub's `bell`, and every side may write the line of `contended_until`. All zero is the first
+ * the header's `doorbell`, and every side may write the line of `contended_until`. All zero is the first
  * state.
  */
-struct hub {
-    word done;         /* workers: answers announced */
-    word announced_at; /* workers: when, as gv_moment */
+struct shared_header {
+    word done;         /* workers: answers published */
+    word published_at; /* workers: when, as gv_moment */
     char pad0[56];
     word target; /* parent: the `done` at which it wants to be woken */
     word asleep; /* parent */
     char pad1[56];
-    word bell; /* workers */
+    word doorbell; /* workers */
     char pad2[60];
     word contended_until; /* any: no side spins before this gv_moment */
     word contended_for;   /* any: the length of that, in the same unit */
@@ -31,16 +31,16 @@ struct hub {
 
 struct command {
     word seq;    /* changes with each command */
-    word opcode; /* of the command `seq`; GV_EAGER may be added */
+    word opcode; /* of the command `seq`; GV_IMMEDIATE may be added */
 };
 
-struct answer {
-    word env; /* index in the lane */
+struct completion {
+    word env; /* index in the queue */
     word seq; /* of the command answered */
 };
 
-struct lane {
-    word bell;    /* parent */
+struct worker_queue {
+    word doorbell;    /* parent */
     word rung_at; /* parent: when, as gv_moment */
     char pad0[56];
     word asleep; /* worker */
@@ -49,10 +49,10 @@ struct lane {
     struct command commands[]; /* parent: one an environment; then, on its own line, the ring */
 };
 
-_Static_assert(sizeof(struct hub) == 4 * GV_LINE, "four lines");
-_Static_assert(offsetof(struct lane, commands) == 2 * GV_LINE, "two lines");
+_Static_assert(sizeof(struct shared_header) == 4 * GV_LINE, "four lines");
+_Static_assert(offsetof(struct worker_queue, commands) == 2 * GV_LINE, "two lines");
 
-#define GV_EAGER 0x80000000u
+#define GV_IMMEDIATE 0x80000000u
 
 /* At most one answer an environment is unread, so a ring never overruns. A power of two, so that
  * the slot stays right when the 32-bit tail wraps. */
@@ -69,10 +69,10 @@ static inline size_t gv_whole_lines(size_t bytes)
     return (bytes + GV_LINE - 1) / GV_LINE * GV_LINE;
 }
 
-static inline struct answer *gv_ring_of(struct lane *lane, uint32_t envs)
+static inline struct completion *gv_ring_of(struct worker_queue *queue, uint32_t envs)
 {
-    size_t commands = gv_whole_lines(sizeof(struct lane) + envs * sizeof(struct command));
-    return (struct answer *)((char *)lane + commands);
+    size_t commands = gv_whole_lines(sizeof(struct worker_queue) + envs * sizeof(struct command));
+    return (struct completion *)((char *)queue + commands);
 }
 
 /* Whether `size` bytes at `offset` lie in the mapping, on a line boundary. */
@@ -105,12 +105,12 @@ static inline uint32_t gv_moment(uint64_t now)
 /* Nanoseconds that this thread has run; 0 where the system cannot say. */
 uint64_t gv_thread_time(void);
 
-/* No wait spins while the hub says that the cores are contended: other processes use them, too, and
+/* No wait spins while the header says that the cores are contended: other processes use them, too, and
  * whoever yields to one of those gets the core back a slice of milliseconds later. A sleeper that
  * is woken preempts them. The first such spell is short; each that follows soon after another is
  * twice as long, so that trying again costs little, and a free machine is found again. */
-bool gv_contended(const struct hub *hub, uint64_t now);
-void gv_contend(struct hub *hub, uint64_t now);
+bool gv_contended(const struct shared_header *header, uint64_t now);
+void gv_contend(struct shared_header *header, uint64_t now);
 
 /* Whether a worker has a core while it is at work, asked once in GV_PRESENCE_NS. */
 typedef struct gv_presence {
@@ -128,7 +128,7 @@ bool gv_presence_lacked(gv_presence *self, uint64_t now, uint64_t cpu);
 
 typedef struct gv_waiter {
     gv_policy policy;
-    struct hub *hub;
+    struct shared_header *header;
     bool waiting;    /* a wait is under way, perhaps over several calls */
     bool slept;      /* in this wait */
     bool shares;     /* the core, as it seemed at the last yield, of this wait or another */
@@ -138,11 +138,11 @@ typedef struct gv_waiter {
     gv_counts counts;
 } gv_waiter;
 
-gv_waiter gv_waiter_new(gv_policy policy, struct hub *hub);
+gv_waiter gv_waiter_new(gv_policy policy, struct shared_header *header);
 
-/* Begins a wait, or goes on with the one under way unless `held` says that this is a new one.
+/* Begins a wait, or goes on with the one under way unless `gil_held` says that this is a new one.
  * Returns when this call ends. */
-uint64_t gv_waiter_begin(gv_waiter *self, uint64_t ns, bool held);
+uint64_t gv_waiter_begin(gv_waiter *self, uint64_t ns, bool gil_held);
 
 /* Ends the wait under way, if there is one, and sets the next one's budget by how long it took. */
 void gv_waiter_end(gv_waiter *self);
@@ -162,12 +162,12 @@ void gv_waiter_caught(gv_waiter *self, uint64_t now, uint64_t lap, uint32_t mome
 bool gv_spin(gv_waiter *self, const word *watched, uint32_t goal, const word *changed_at,
              uint64_t until);
 
-/* Sleeps until `bell` is no longer `heard`, unless `watched` has reached `goal` already.
+/* Sleeps until `doorbell` is no longer `heard`, unless `watched` has reached `goal` already.
  * GV_OK may come early: look again. */
-gv_status gv_doze(gv_waiter *self, word *asleep, const word *watched, uint32_t goal, word *bell,
+gv_status gv_sleep(gv_waiter *self, word *asleep, const word *watched, uint32_t goal, word *doorbell,
                   uint32_t heard, uint64_t until);
 
-/* Changes `bell`, and wakes whoever said that it is asleep. */
-void gv_ring_bell(gv_waiter *self, word *bell, const word *asleep);
+/* Changes `doorbell`, and wakes whoever said that it is asleep. */
+void gv_notify(gv_waiter *self, word *doorbell, const word *asleep);
 
 #endif

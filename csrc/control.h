@@ -1,20 +1,20 @@
-/* Control words of the vector environment's engine: commands, answers, waiting and waking.
+/* Control words of the vector environment's pool: commands, answers, waiting and waking.
  *
- * The words lie in memory that the caller shares between processes: one hub for the parent, one
- * lane for each worker. They are found by offset only, since every process maps them elsewhere.
+ * The words lie in memory that the caller shares between processes: one header for the parent, one
+ * queue for each worker. They are found by offset only, since every process maps them elsewhere.
  * A handle (gv_parent, gv_worker) is private to its process and used by one thread at a time.
  * What is read from shared memory is checked before it is used as an index.
  */
-#ifndef GYMVEC_BELL_H
-#define GYMVEC_BELL_H
+#ifndef GYMVEC_CONTROL_H
+#define GYMVEC_CONTROL_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define GV_LINE 64u               /* alignment of hub and lanes; no two writers share a line */
+#define GV_LINE 64u               /* alignment of header and queues; no two writers share a line */
 #define GV_MAX_ENVS (1u << 24)    /* of one worker and in all: sizes then fit a 32-bit size_t */
-#define GV_MAX_OPCODE 0x7fffffffu /* the top bit of an opcode word says "eager" */
+#define GV_MAX_OPCODE 0x7fffffffu /* the top bit of an opcode word says "immediate" */
 #define GV_NO_LIMIT UINT64_MAX    /* a wait without a time-out; a spin that never sleeps */
 #define GV_ORPHANED 113           /* exit code of a worker whose parent is gone */
 
@@ -32,31 +32,31 @@
 /* What remains of the spin of a waiter whose waits keep being longer than the whole. */
 #define GV_SPIN_LEAST_NS 10000u
 /* The part of a spin during which a Python caller keeps the GIL. */
-#define GV_HELD_NS 50000u
+#define GV_GIL_HELD_NS 50000u
 
 typedef enum gv_status {
     GV_OK = 0,
     GV_TIMEOUT,     /* the time given is over */
     GV_INTERRUPTED, /* a signal arrived */
     GV_NO_MEMORY,
-    GV_BAD_SIZE,    /* no environment, too many, or no lane */
+    GV_BAD_SIZE,    /* no environment, too many, or no queue */
     GV_MISALIGNED,  /* not on a GV_LINE boundary of memory */
-    GV_OUTSIDE,     /* hub or lane does not fit into the mapping */
-    GV_OVERLAP,     /* hub and lanes share bytes */
+    GV_OUTSIDE,     /* header or queue does not fit into the mapping */
+    GV_OVERLAP,     /* header and queues share bytes */
     GV_BAD_ENV,     /* no such environment */
-    GV_BAD_LANE,    /* no such worker */
+    GV_BAD_QUEUE,    /* no such worker */
     GV_DUPLICATE,   /* the same environment twice in one call */
     GV_PENDING,     /* an environment whose last command is unanswered */
     GV_NOT_PENDING, /* an answer to no command, or a wait for more answers than are due */
-    GV_ABANDONED,   /* an environment of a worker that was given up */
+    GV_DEAD,   /* an environment of a worker that was given up */
     GV_CORRUPT      /* shared words hold what no worker writes */
 } gv_status;
 
 /* Where a worker's words lie in the mapping, and how many environments it has. */
-typedef struct gv_place {
+typedef struct gv_region {
     size_t offset;
     uint32_t envs;
-} gv_place;
+} gv_region;
 
 /* spin_ns: longest spin before sleeping: 0 sleeps at once, GV_NO_LIMIT never sleeps.
  * polling: sleep by naps instead of futexes. Always so where there are none. The two sides need
@@ -74,10 +74,10 @@ typedef struct gv_counts {
 typedef struct gv_parent gv_parent;
 typedef struct gv_worker gv_worker;
 
-/* Bytes of a hub and of a lane, multiples of GV_LINE. 0 for a number of environments that is 0 or
+/* Bytes of a header and of a queue, multiples of GV_LINE. 0 for a number of environments that is 0 or
  * above GV_MAX_ENVS. */
-size_t gv_hub_size(void);
-size_t gv_lane_size(uint32_t envs);
+size_t gv_header_size(void);
+size_t gv_queue_size(uint32_t envs);
 
 /* Whether this platform has futexes. */
 bool gv_has_futex(void);
@@ -87,68 +87,68 @@ uint64_t gv_now(void);
 uint64_t gv_later(uint64_t time, uint64_t ns);
 
 /* Takes a mapping over as parent and puts all its words into their first state: before any worker
- * opens its lane. Environments are numbered lane by lane. *culprit is the lane at fault (lanes:
- * the hub). */
-gv_status gv_parent_open(void *base, size_t length, size_t hub, const gv_place *places,
-                         uint32_t lanes, gv_policy policy, gv_parent **out, uint32_t *culprit);
+ * opens its queue. Environments are numbered queue by queue. *bad_index is the queue at fault (queues:
+ * the header). */
+gv_status gv_parent_open(void *base, size_t length, size_t header, const gv_region *places,
+                         uint32_t queues, gv_policy policy, gv_parent **out, uint32_t *bad_index);
 void gv_parent_close(gv_parent *parent);
 
 /* Publishes one command to each environment named, and rings each worker concerned once. The
- * caller wrote the rest (actions) before. All or nothing: *culprit is the index in `envs` of the
- * first environment at fault (gv_send_all: the environment). An eager command's answer is
- * announced at once, another's with the worker's whole pass. */
-gv_status gv_send_all(gv_parent *parent, uint32_t opcode, bool eager, uint32_t *culprit);
-gv_status gv_send(gv_parent *parent, const int64_t *envs, size_t count, uint32_t opcode, bool eager,
-                  size_t *culprit);
+ * caller wrote the rest (actions) before. All or nothing: *bad_index is the index in `envs` of the
+ * first environment at fault (gv_send_all: the environment). An immediate command's answer is
+ * published at once, another's with the worker's whole pass. */
+gv_status gv_send_all(gv_parent *parent, uint32_t opcode, bool immediate, uint32_t *bad_index);
+gv_status gv_send(gv_parent *parent, const int64_t *envs, size_t count, uint32_t opcode, bool immediate,
+                  size_t *bad_index);
 
 /* Wakes a worker without a command. */
-gv_status gv_ring(gv_parent *parent, uint32_t lane);
+gv_status gv_notify_worker(gv_parent *parent, uint32_t queue);
 
 /* Waits until `count` answers are there, for at most `ns`; *available is how many are. With
- * `held` it only spins, for at most GV_HELD_NS, and GV_TIMEOUT asks for a second call without. */
-gv_status gv_parent_wait(gv_parent *parent, uint32_t count, uint64_t ns, bool held,
+ * `gil_held` it only spins, for at most GV_GIL_HELD_NS, and GV_TIMEOUT asks for a second call without. */
+gv_status gv_parent_wait(gv_parent *parent, uint32_t count, uint64_t ns, bool gil_held,
                          uint32_t *available);
 
 /* Takes up to `limit` answers, from another worker first at each call. `envs` (may be NULL) gets
- * the environments, *count their number, also when the status is GV_CORRUPT because of *lane. */
+ * the environments, *count their number, also when the status is GV_CORRUPT because of *queue. */
 gv_status gv_drain(gv_parent *parent, int64_t *envs, uint32_t limit, uint32_t *count,
-                   uint32_t *lane);
+                   uint32_t *queue);
 
 /* Gives up a worker that died: what it still owes is no longer pending (`envs`, room for its
  * environments, gets which, *count how many) and nothing can be sent to it. Drain first: answers
  * that were not taken count as not given. */
-gv_status gv_abandon(gv_parent *parent, uint32_t lane, int64_t *envs, uint32_t *count);
+gv_status gv_mark_dead(gv_parent *parent, uint32_t queue, int64_t *envs, uint32_t *count);
 
-/* Puts a lane into its first state, for a new worker in place of one that is dead and reaped, given
+/* Puts a queue into its first state, for a new worker in place of one that is dead and reaped, given
  * up or not: nothing is pending there, and answers that were not taken are dropped. Before the new
- * worker opens it. The hub stays: its counters only ever grow. */
-gv_status gv_revive(gv_parent *parent, uint32_t lane);
+ * worker opens it. The header stays: its counters only ever grow. */
+gv_status gv_reset_queue(gv_parent *parent, uint32_t queue);
 
 uint32_t gv_num_envs(const gv_parent *parent);
-uint32_t gv_num_lanes(const gv_parent *parent);
+uint32_t gv_num_queues(const gv_parent *parent);
 uint32_t gv_num_pending(const gv_parent *parent);
 gv_status gv_pending(const gv_parent *parent, uint32_t env, bool *pending);
-gv_status gv_lane_pending(const gv_parent *parent, uint32_t lane, uint32_t *pending);
-/* How many answers of a lane are due and not there yet. At 0 all that its worker wrote before it
+gv_status gv_queue_pending(const gv_parent *parent, uint32_t queue, uint32_t *pending);
+/* How many answers of a queue are due and not there yet. At 0 all that its worker wrote before it
  * answered is seen. */
-gv_status gv_lane_lacking(const gv_parent *parent, uint32_t lane, uint32_t *lacking);
+gv_status gv_queue_lacking(const gv_parent *parent, uint32_t queue, uint32_t *lacking);
 gv_counts gv_parent_counts(const gv_parent *parent);
 
-gv_status gv_worker_open(void *base, size_t length, size_t hub, gv_place place, gv_policy policy,
+gv_status gv_worker_open(void *base, size_t length, size_t header, gv_region place, gv_policy policy,
                          gv_worker **out);
 void gv_worker_close(gv_worker *worker);
 
-/* Waits until the bell rang since the last pass began; announces first what is unannounced.
- * `ns` and `held` as in gv_parent_wait. */
-gv_status gv_worker_wait(gv_worker *worker, uint64_t ns, bool held);
+/* Waits until the doorbell rang since the last pass began; publishes first what is unpublished.
+ * `ns` and `gil_held` as in gv_parent_wait. */
+gv_status gv_worker_wait(gv_worker *worker, uint64_t ns, bool gil_held);
 
 /* The next environment of this pass that has a new command, in order, or -1 at the pass's end. */
 int32_t gv_take(gv_worker *worker, uint32_t *opcode);
 
-/* Answers an environment's command. The caller wrote the rest (observation, reward) before. */
-gv_status gv_answer(gv_worker *worker, uint32_t env);
+/* Replies an environment's command. The caller wrote the rest (observation, reward) before. */
+gv_status gv_complete(gv_worker *worker, uint32_t env);
 
-/* Announces the answers that are not yet announced. */
+/* Announces the answers that are not yet published. */
 void gv_flush(gv_worker *worker);
 
 gv_counts gv_worker_counts(const gv_worker *worker);

@@ -8,14 +8,14 @@ import time
 from multiprocessing.heap import Arena
 
 import pytest
-from control_words import STEP, Engine, answer_all, layout
+from control_words import STEP, WorkerPool, answer_all, layout
 
-from gymvec.vector.transport import control as _bell
+from gymvec.vector.transport import control
 from gymvec.vector.transport.control_parent import Parent
 from gymvec.vector.transport.control_worker import Worker
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
-futex_only = pytest.mark.skipif(not _bell.HAS_FUTEX, reason="needs futexes")
+futex_only = pytest.mark.skipif(not control.HAS_FUTEX, reason="needs futexes")
 
 
 def test_wait_limits(local):
@@ -52,11 +52,11 @@ def test_ring_wakes_without_a_command(local):
         with pytest.raises(IndexError):
             parent.ring(worker)
         with pytest.raises(IndexError):
-            parent.lane_pending(worker)
+            parent.queue_pending(worker)
         with pytest.raises(IndexError):
-            parent.abandon(worker)
+            parent.mark_dead(worker)
         with pytest.raises(IndexError):
-            parent.revive(worker)
+            parent.reset_queue(worker)
     for env in (-1, 5, 2**40):
         with pytest.raises(IndexError):
             parent.pending(env)
@@ -74,7 +74,7 @@ def test_system_calls_only_for_sleepers(local):
     subjects = (parent, *workers)
     assert [subject.wakes for subject in subjects] == [0, 0, 0]
     assert [subject.sleeps for subject in subjects] == [0, 0, 0]
-    with Engine([1], wait="block") as parent:
+    with WorkerPool([1], wait="block") as parent:
         woken = 0
         for _ in range(200):
             time.sleep(0.03)  # the worker sleeps by now, unless the core was elsewhere
@@ -91,10 +91,10 @@ def test_system_calls_only_for_sleepers(local):
 @posix_only
 @pytest.mark.parametrize("wait", ["auto", "spin", "block"])
 def test_an_exception_of_a_signal_handler_ends_a_wait(wait):
-    lanes, size = layout([1])
-    arena = Arena(size)
-    parent = Parent(arena.buffer, 0, lanes, wait=wait)
-    worker = Worker(arena.buffer, 0, *lanes[0], wait=wait)
+    queues, size = layout([1])
+    segment = Arena(size)
+    parent = Parent(segment.buffer, 0, queues, wait=wait)
+    worker = Worker(segment.buffer, 0, *queues[0], wait=wait)
 
     def interrupt():
         time.sleep(0.2)
@@ -177,7 +177,7 @@ def test_other_threads_run_and_are_kept_out(local):
 
 
 def test_many_threads_at_once_leave_it_whole():
-    with Engine([2, 2], wait="block") as parent:
+    with WorkerPool([2, 2], wait="block") as parent:
         end = time.monotonic() + 1.0
 
         def play(seed):

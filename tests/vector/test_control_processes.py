@@ -13,9 +13,9 @@ from multiprocessing.heap import Arena
 
 import numpy as np
 import pytest
-from control_words import DIE, SLEEP, START_METHODS, STEP, STOP, Engine, layout, serve
+from control_words import DIE, SLEEP, START_METHODS, STEP, STOP, WorkerPool, layout, serve
 
-from gymvec.vector.transport import control as _bell
+from gymvec.vector.transport import control
 from gymvec.vector.transport.control_parent import Parent
 
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux")
@@ -27,7 +27,7 @@ linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ne
     + [(method, "auto", False) for method in START_METHODS[1:]],
 )
 def test_full_steps(method, wait, polling):
-    with Engine([3, 1, 2], method, wait=wait, polling=polling) as parent:
+    with WorkerPool([3, 1, 2], method, wait=wait, polling=polling) as parent:
         for _ in range(100):
             parent.send_all(STEP)
             assert parent.wait(6, 10) == 6
@@ -38,12 +38,12 @@ def test_full_steps(method, wait, polling):
 
 def test_sides_need_not_agree_on_polling():
     for parent_polls, worker_polls in ((True, False), (False, True)):
-        lanes, size = layout([2])
-        arena = Arena(size)
-        parent = Parent(arena.buffer, 0, lanes, wait="block", polling=parent_polls)
+        queues, size = layout([2])
+        segment = Arena(size)
+        parent = Parent(segment.buffer, 0, queues, wait="block", polling=parent_polls)
         options = {"wait": "block", "polling": worker_polls}
         process = multiprocessing.get_context(START_METHODS[0]).Process(
-            target=serve, args=(arena, lanes[0], options, os.getpid()), daemon=True
+            target=serve, args=(segment, queues[0], options, os.getpid()), daemon=True
         )
         process.start()
         for opcode in [STEP] * 50 + [STOP]:
@@ -58,8 +58,8 @@ def test_sides_need_not_agree_on_polling():
 @pytest.mark.parametrize("as_ids", [list, np.array, lambda ids: array.array("q", ids)])
 def test_partial_receives(as_ids):
     rng = random.Random(1)
-    with Engine([4, 3]) as parent:
-        parent.send_all(STEP, eager=True)
+    with WorkerPool([4, 3]) as parent:
+        parent.send_all(STEP, immediate=True)
         for _ in range(1000):
             count = rng.randint(1, 7)
             assert parent.wait(count, 10) >= count
@@ -70,9 +70,9 @@ def test_partial_receives(as_ids):
             parent.send(as_ids(ids), STEP, True)
 
 
-def test_eager_answers_come_one_by_one():
-    with Engine([3]) as parent:
-        parent.send_all(SLEEP, eager=True)
+def test_immediate_answers_come_one_by_one():
+    with WorkerPool([3]) as parent:
+        parent.send_all(SLEEP, immediate=True)
         for env in range(3):
             assert parent.wait(1, 10) == 1
             assert parent.drain() == [env]
@@ -81,18 +81,18 @@ def test_eager_answers_come_one_by_one():
 
 
 def test_a_worker_that_dies_in_mid_pass():
-    engine = Engine([4, 2])
-    with engine as parent:
+    pool = WorkerPool([4, 2])
+    with pool as parent:
         parent.send([0, 1, 2, 3], DIE)
         parent.send([4, 5], STEP)
         deadline = time.monotonic() + 10
-        while engine.workers[0].is_alive() and time.monotonic() < deadline:
+        while pool.workers[0].is_alive() and time.monotonic() < deadline:
             parent.wait(6, 0.05)
-        assert engine.workers[0].exitcode == 7
-        # It never announced its two answers, and they count.
+        assert pool.workers[0].exitcode == 7
+        # It never published its two answers, and they count.
         assert parent.wait(6, 0.05) == 4
         assert sorted(parent.drain()) == [0, 1, 4, 5]
-        assert parent.abandon(0) == [2, 3]
+        assert parent.mark_dead(0) == [2, 3]
         assert parent.num_pending == 0
         with pytest.raises(ValueError, match="environment 0 belongs to a worker that was given up"):
             parent.send([4, 0], STEP)
@@ -106,12 +106,12 @@ def test_a_worker_that_dies_in_mid_pass():
 ORPHANS = """
     import multiprocessing, os, sys, time
     from multiprocessing.heap import Arena
-    from gymvec.vector.transport.control import hub_size, lane_size
+    from gymvec.vector.transport.control import header_size, queue_size
     from gymvec.vector.transport.control_parent import Parent
     from gymvec.vector.transport.control_worker import Worker
 
-    def work(arena, pid, stuck):
-        worker = Worker(arena.buffer, 0, hub_size(), 1, polling=sys.argv[2] == "True")
+    def work(segment, pid, stuck):
+        worker = Worker(segment.buffer, 0, header_size(), 1, polling=sys.argv[2] == "True")
         worker.watch_parent(pid)
         os.write(1, b"%d\\n" % os.getpid())  # at once: two processes write
         if stuck:
@@ -120,11 +120,11 @@ ORPHANS = """
             worker.wait(60)
 
     if __name__ == "__main__":
-        arena = Arena(hub_size() + lane_size(1))
-        parent = Parent(arena.buffer, 0, [(hub_size(), 1)])
+        segment = Arena(header_size() + queue_size(1))
+        parent = Parent(segment.buffer, 0, [(header_size(), 1)])
         context = multiprocessing.get_context(sys.argv[1])
         for stuck in (True, False):
-            context.Process(target=work, args=(arena, os.getpid(), stuck)).start()
+            context.Process(target=work, args=(segment, os.getpid(), stuck)).start()
         time.sleep(60)
 """
 
@@ -140,7 +140,7 @@ def test_workers_end_with_their_parent(tmp_path, method, polling):
     ) as process:
         pids = [int(process.stdout.readline()) for _ in range(2)]
         time.sleep(0.2)
-        assert all(map(_bell.parent_alive, pids))
+        assert all(map(control.parent_alive, pids))
         process.kill()
         process.wait()
         deadline = time.monotonic() + 1.0
@@ -162,11 +162,11 @@ def running(pid):
 def test_a_worker_that_comes_too_late_ends_at_once():
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    assert not _bell.parent_alive(gone.pid)
+    assert not control.parent_alive(gone.pid)
     code = (
-        "from multiprocessing.heap import Arena; from gymvec.vector.transport.control import hub_size; "
+        "from multiprocessing.heap import Arena; from gymvec.vector.transport.control import header_size; "
         "from gymvec.vector.transport.control_worker import Worker;"
-        f"Worker(Arena(4096).buffer, 0, hub_size(), 1).watch_parent({gone.pid}); print('alive')"
+        f"Worker(Arena(4096).buffer, 0, header_size(), 1).watch_parent({gone.pid}); print('alive')"
     )
     late = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert (late.returncode, late.stdout) == (_bell.ORPHANED_EXIT, b"")
+    assert (late.returncode, late.stdout) == (control.ORPHANED_EXIT, b"")

@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #endif
 
-#include "bell_internal.h"
+#include "control_words.h"
 
 #ifdef _WIN32
 #define WIN32_LEAN_AND_MEAN
@@ -88,7 +88,7 @@ uint64_t gv_thread_time(void)
     return 0; /* only known in ticks of 16 ms */
 }
 
-static bool nap(uint64_t ns)
+static bool sleep_for(uint64_t ns)
 {
     Sleep((DWORD)((ns + 999999u) / 1000000u));
     return true;
@@ -116,7 +116,7 @@ uint64_t gv_thread_time(void)
 }
 
 /* Sleeps for less than a second; false when a signal cut it short. */
-static bool nap(uint64_t ns)
+static bool sleep_for(uint64_t ns)
 {
     struct timespec time = {0, (long)ns};
     return nanosleep(&time, NULL) == 0;
@@ -140,20 +140,20 @@ uint64_t gv_later(uint64_t time, uint64_t ns)
     return ns > UINT64_MAX - time ? UINT64_MAX : time + ns;
 }
 
-bool gv_contended(const struct hub *hub, uint64_t now)
+bool gv_contended(const struct shared_header *header, uint64_t now)
 {
     /* Relaxed here and below: advice. What was noted long ago is not ahead by so little. */
-    uint32_t length = atomic_load_explicit(&hub->contended_for, memory_order_relaxed);
-    uint32_t until = atomic_load_explicit(&hub->contended_until, memory_order_relaxed);
+    uint32_t length = atomic_load_explicit(&header->contended_for, memory_order_relaxed);
+    uint32_t until = atomic_load_explicit(&header->contended_until, memory_order_relaxed);
     return length <= gv_moment(SPELL_MOST_NS) && until - gv_moment(now) - 1 < length;
 }
 
-void gv_contend(struct hub *hub, uint64_t now)
+void gv_contend(struct shared_header *header, uint64_t now)
 {
-    uint32_t length = atomic_load_explicit(&hub->contended_for, memory_order_relaxed);
-    uint32_t ended = atomic_load_explicit(&hub->contended_until, memory_order_relaxed);
+    uint32_t length = atomic_load_explicit(&header->contended_for, memory_order_relaxed);
+    uint32_t ended = atomic_load_explicit(&header->contended_until, memory_order_relaxed);
     uint32_t moment = gv_moment(now);
-    if (!gv_contended(hub, now)) {
+    if (!gv_contended(header, now)) {
         if (moment - ended >= length * FRESH_SPELLS)
             length = gv_moment(SPELL_LEAST_NS);
         else if (length < gv_moment(SPELL_MOST_NS))
@@ -161,8 +161,8 @@ void gv_contend(struct hub *hub, uint64_t now)
     }
     if (length > gv_moment(SPELL_MOST_NS))
         length = gv_moment(SPELL_MOST_NS);
-    atomic_store_explicit(&hub->contended_for, length, memory_order_relaxed);
-    atomic_store_explicit(&hub->contended_until, moment + length, memory_order_relaxed);
+    atomic_store_explicit(&header->contended_for, length, memory_order_relaxed);
+    atomic_store_explicit(&header->contended_until, moment + length, memory_order_relaxed);
 }
 
 bool gv_presence_pass(gv_presence *self, uint64_t from, uint64_t now)
@@ -179,23 +179,23 @@ bool gv_presence_lacked(gv_presence *self, uint64_t now, uint64_t cpu)
     return known && worked > ran && worked - ran > worked / LACK_SHARE;
 }
 
-gv_waiter gv_waiter_new(gv_policy policy, struct hub *hub)
+gv_waiter gv_waiter_new(gv_policy policy, struct shared_header *header)
 {
-    gv_waiter fresh = {.policy = policy, .hub = hub, .budget = policy.spin_ns};
+    gv_waiter fresh = {.policy = policy, .header = header, .budget = policy.spin_ns};
     fresh.policy.polling |= !HAVE_FUTEX;
     return fresh;
 }
 
-uint64_t gv_waiter_begin(gv_waiter *self, uint64_t ns, bool held)
+uint64_t gv_waiter_begin(gv_waiter *self, uint64_t ns, bool gil_held)
 {
     uint64_t now = gv_now();
-    if (held || !self->waiting) {
+    if (gil_held || !self->waiting) {
         self->waiting = true;
         self->slept = false;
         self->begun = now;
         self->spent = 0;
     }
-    return gv_later(now, held && ns > GV_HELD_NS ? GV_HELD_NS : ns);
+    return gv_later(now, gil_held && ns > GV_GIL_HELD_NS ? GV_GIL_HELD_NS : ns);
 }
 
 /* A side whose waits outlast the full spin would only burn its core: its spin is halved each time,
@@ -225,7 +225,7 @@ bool gv_waiter_spins(const gv_waiter *self, uint64_t now, uint64_t until)
     if (self->policy.spin_ns == GV_NO_LIMIT)
         return true;
     return self->spent < self->budget && now - self->begun < SPIN_MOST_NS &&
-           !gv_contended(self->hub, now);
+           !gv_contended(self->header, now);
 }
 
 void gv_waiter_lap(gv_waiter *self, uint64_t lap)
@@ -238,7 +238,7 @@ void gv_waiter_caught(gv_waiter *self, uint64_t now, uint64_t lap, uint32_t mome
 {
     uint64_t late = (uint64_t)(gv_moment(now) - moment) << 10;
     if (lap >= LATE_NS && late >= LATE_NS && late < LATE_MOST_NS)
-        gv_contend(self->hub, now);
+        gv_contend(self->header, now);
 }
 
 /* The yields make spinning right with more processes than cores: the core goes to who has work. Who
@@ -268,7 +268,7 @@ bool gv_spin(gv_waiter *self, const word *watched, uint32_t goal, const word *ch
     return gv_reached(atomic_load_explicit(watched, memory_order_acquire), goal);
 }
 
-static gv_status doze_polling(gv_waiter *self, const word *watched, uint32_t goal, uint64_t until)
+static gv_status sleep_polling(gv_waiter *self, const word *watched, uint32_t goal, uint64_t until)
 {
     uint64_t length = NAP_LEAST_NS;
     while (!gv_reached(atomic_load_explicit(watched, memory_order_acquire), goal)) {
@@ -276,7 +276,7 @@ static gv_status doze_polling(gv_waiter *self, const word *watched, uint32_t goa
         if (now >= until)
             return GV_TIMEOUT;
         self->counts.sleeps++;
-        if (!nap(length < until - now ? length : until - now))
+        if (!sleep_for(length < until - now ? length : until - now))
             return GV_INTERRUPTED;
         length = length < NAP_MOST_NS / 2 ? length * 2 : NAP_MOST_NS;
     }
@@ -287,10 +287,10 @@ static gv_status doze_polling(gv_waiter *self, const word *watched, uint32_t goa
 
 /* Not FUTEX_PRIVATE_FLAG: the two sides are different processes. The kernel's timespec of this
  * call has two longs, also where the C library's has not. */
-static gv_status futex_wait(gv_waiter *self, word *bell, uint32_t heard, const long *timeout)
+static gv_status futex_wait(gv_waiter *self, word *doorbell, uint32_t heard, const long *timeout)
 {
     self->counts.sleeps++;
-    if (syscall(SYS_futex, bell, FUTEX_WAIT, heard, timeout, NULL, 0) == 0)
+    if (syscall(SYS_futex, doorbell, FUTEX_WAIT, heard, timeout, NULL, 0) == 0)
         return GV_OK;
     if (errno == ETIMEDOUT)
         return GV_TIMEOUT;
@@ -303,17 +303,17 @@ static gv_status futex_wait(gv_waiter *self, word *bell, uint32_t heard, const l
 
 #endif
 
-/* The sleeper stores `asleep`, then loads `watched`; the other side changes `watched` and `bell`,
+/* The sleeper stores `asleep`, then loads `watched`; the other side changes `watched` and `doorbell`,
  * then loads `asleep`. All of these are sequentially consistent, so that at least one of the two
  * sees the other's change. With release and acquire each load may come before its own side's store
- * is visible, both miss, and the sleeper is not woken. A bell rung between the check and the
+ * is visible, both miss, and the sleeper is not woken. A doorbell rung between the check and the
  * system call fails the kernel's own comparison. */
-gv_status gv_doze(gv_waiter *self, word *asleep, const word *watched, uint32_t goal, word *bell,
+gv_status gv_sleep(gv_waiter *self, word *asleep, const word *watched, uint32_t goal, word *doorbell,
                   uint32_t heard, uint64_t until)
 {
     self->slept = true;
     if (self->policy.polling)
-        return doze_polling(self, watched, goal, until);
+        return sleep_polling(self, watched, goal, until);
     gv_status status = GV_OK;
 #if HAVE_FUTEX
     long timeout[2] = {0, 0};
@@ -326,25 +326,25 @@ gv_status gv_doze(gv_waiter *self, word *asleep, const word *watched, uint32_t g
     }
     atomic_store_explicit(asleep, 1, memory_order_seq_cst);
     if (!gv_reached(atomic_load_explicit(watched, memory_order_seq_cst), goal))
-        status = futex_wait(self, bell, heard, until == UINT64_MAX ? NULL : timeout);
+        status = futex_wait(self, doorbell, heard, until == UINT64_MAX ? NULL : timeout);
     /* Relaxed: who still reads 1 makes one system call too many, and that is all. */
     atomic_store_explicit(asleep, 0, memory_order_relaxed);
 #else
-    (void)asleep, (void)bell, (void)heard;
+    (void)asleep, (void)doorbell, (void)heard;
 #endif
     return status;
 }
 
-/* Sequentially consistent: the other half of the hand-shake in gv_doze. As a release, the add also
- * publishes what was written before to whoever hears the bell. */
-void gv_ring_bell(gv_waiter *self, word *bell, const word *asleep)
+/* Sequentially consistent: the other half of the hand-shake in gv_sleep. As a release, the add also
+ * publishes what was written before to whoever hears the doorbell. */
+void gv_notify(gv_waiter *self, word *doorbell, const word *asleep)
 {
-    atomic_fetch_add_explicit(bell, 1, memory_order_seq_cst);
+    atomic_fetch_add_explicit(doorbell, 1, memory_order_seq_cst);
     if (atomic_load_explicit(asleep, memory_order_seq_cst) == 0)
         return;
 #if HAVE_FUTEX
     self->counts.wakes++;
-    syscall(SYS_futex, bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+    syscall(SYS_futex, doorbell, FUTEX_WAKE, 1, NULL, NULL, 0);
 #else
     (void)self; /* a polling sleeper never says that it sleeps */
 #endif

@@ -1,32 +1,32 @@
-#include "bell_internal.h"
+#include "control_words.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-size_t gv_hub_size(void)
+size_t gv_header_size(void)
 {
-    return sizeof(struct hub);
+    return sizeof(struct shared_header);
 }
 
-size_t gv_lane_size(uint32_t envs)
+size_t gv_queue_size(uint32_t envs)
 {
     if (envs == 0 || envs > GV_MAX_ENVS)
         return 0;
-    return gv_whole_lines(sizeof(struct lane) + envs * sizeof(struct command)) +
-           gv_whole_lines(gv_ring_capacity(envs) * sizeof(struct answer));
+    return gv_whole_lines(sizeof(struct worker_queue) + envs * sizeof(struct command)) +
+           gv_whole_lines(gv_ring_capacity(envs) * sizeof(struct completion));
 }
 
 enum { IDLE = 0, SENT = 1, MARKED = 2, GONE = 3 };
 
 struct slot {
     uint32_t seq; /* of the last command; the parent never reads it back from shared memory */
-    uint32_t lane;
+    uint32_t queue;
     uint8_t state;
 };
 
 struct counterpart {
-    struct lane *words;
-    struct answer *ring;
+    struct worker_queue *words;
+    struct completion *ring;
     uint32_t first; /* environment */
     uint32_t envs;
     uint32_t mask;
@@ -37,81 +37,81 @@ struct counterpart {
 };
 
 struct gv_parent {
-    struct hub *hub;
+    struct shared_header *header;
     gv_waiter waiter;
-    uint32_t lanes;
+    uint32_t queues;
     uint32_t envs;
     uint32_t pending;
-    uint32_t start; /* lane that the next drain begins with */
-    struct counterpart *lane;
+    uint32_t start; /* queue that the next drain begins with */
+    struct counterpart *queue;
     struct slot *slot;
 };
 
-static gv_status check_places(const char *base, size_t length, size_t hub_offset,
-                              const gv_place *places, uint32_t lanes, uint32_t *culprit)
+static gv_status check_places(const char *base, size_t length, size_t header_offset,
+                              const gv_region *places, uint32_t queues, uint32_t *bad_index)
 {
     uint32_t envs = 0;
-    *culprit = lanes;
-    if (lanes == 0)
+    *bad_index = queues;
+    if (queues == 0)
         return GV_BAD_SIZE;
-    gv_status status = gv_check_span(base, length, hub_offset, sizeof(struct hub));
+    gv_status status = gv_check_span(base, length, header_offset, sizeof(struct shared_header));
     if (status != GV_OK)
         return status;
-    for (uint32_t i = 0; i < lanes; i++) {
-        size_t size = gv_lane_size(places[i].envs);
-        *culprit = i;
+    for (uint32_t i = 0; i < queues; i++) {
+        size_t size = gv_queue_size(places[i].envs);
+        *bad_index = i;
         if (size == 0 || places[i].envs > GV_MAX_ENVS - envs)
             return GV_BAD_SIZE;
         envs += places[i].envs;
         status = gv_check_span(base, length, places[i].offset, size);
         if (status != GV_OK)
             return status;
-        if (gv_overlap(places[i].offset, size, hub_offset, sizeof(struct hub)))
+        if (gv_overlap(places[i].offset, size, header_offset, sizeof(struct shared_header)))
             return GV_OVERLAP;
         for (uint32_t j = 0; j < i; j++) {
-            if (gv_overlap(places[i].offset, size, places[j].offset, gv_lane_size(places[j].envs)))
+            if (gv_overlap(places[i].offset, size, places[j].offset, gv_queue_size(places[j].envs)))
                 return GV_OVERLAP;
         }
     }
     return GV_OK;
 }
 
-gv_status gv_parent_open(void *base, size_t length, size_t hub_offset, const gv_place *places,
-                         uint32_t lanes, gv_policy policy, gv_parent **out, uint32_t *culprit)
+gv_status gv_parent_open(void *base, size_t length, size_t header_offset, const gv_region *places,
+                         uint32_t queues, gv_policy policy, gv_parent **out, uint32_t *bad_index)
 {
     *out = NULL;
-    gv_status status = check_places(base, length, hub_offset, places, lanes, culprit);
+    gv_status status = check_places(base, length, header_offset, places, queues, bad_index);
     if (status != GV_OK)
         return status;
     uint32_t envs = 0;
-    for (uint32_t i = 0; i < lanes; i++)
+    for (uint32_t i = 0; i < queues; i++)
         envs += places[i].envs;
 
     gv_parent *self = calloc(1, sizeof *self);
     if (self == NULL)
         return GV_NO_MEMORY;
-    self->hub = (struct hub *)((char *)base + hub_offset);
-    self->waiter = gv_waiter_new(policy, self->hub);
-    self->lanes = lanes;
+    self->header = (struct shared_header *)((char *)base + header_offset);
+    self->waiter = gv_waiter_new(policy, self->header);
+    self->queues = queues;
     self->envs = envs;
-    self->lane = calloc(lanes, sizeof *self->lane);
+    self->queue = calloc(queues, sizeof *self->queue);
     self->slot = calloc(envs, sizeof *self->slot);
-    if (self->lane == NULL || self->slot == NULL) {
+    if (self->queue == NULL || self->slot == NULL) {
         gv_parent_close(self);
         return GV_NO_MEMORY;
     }
-    memset(self->hub, 0, sizeof(struct hub));
+    memset(self->header, 0, sizeof(struct shared_header));
     uint32_t env = 0;
-    for (uint32_t i = 0; i < lanes; i++) {
-        struct counterpart *lane = &self->lane[i];
-        lane->words = (struct lane *)((char *)base + places[i].offset);
-        memset(lane->words, 0, gv_lane_size(places[i].envs));
-        lane->ring = gv_ring_of(lane->words, places[i].envs);
-        lane->first = env;
-        lane->envs = places[i].envs;
-        lane->mask = gv_ring_capacity(places[i].envs) - 1;
-        for (uint32_t e = 0; e < lane->envs; e++)
-            self->slot[env++].lane = i;
+    for (uint32_t i = 0; i < queues; i++) {
+        struct counterpart *queue = &self->queue[i];
+        queue->words = (struct worker_queue *)((char *)base + places[i].offset);
+        memset(queue->words, 0, gv_queue_size(places[i].envs));
+        queue->ring = gv_ring_of(queue->words, places[i].envs);
+        queue->first = env;
+        queue->envs = places[i].envs;
+        queue->mask = gv_ring_capacity(places[i].envs) - 1;
+        for (uint32_t e = 0; e < queue->envs; e++)
+            self->slot[env++].queue = i;
     }
     *out = self;
     return GV_OK;
@@ -121,16 +121,16 @@ void gv_parent_close(gv_parent *self)
 {
     if (self == NULL)
         return;
-    free(self->lane);
+    free(self->queue);
     free(self->slot);
     free(self);
 }
 
-static void ring(gv_parent *self, struct lane *words, uint32_t moment)
+static void ring(gv_parent *self, struct worker_queue *words, uint32_t moment)
 {
-    /* Relaxed: ordered by the bell, and only advice. */
+    /* Relaxed: ordered by the doorbell, and only advice. */
     atomic_store_explicit(&words->rung_at, moment, memory_order_relaxed);
-    gv_ring_bell(&self->waiter, &words->bell, &words->asleep);
+    gv_notify(&self->waiter, &words->doorbell, &words->asleep);
 }
 
 static void publish(gv_parent *self, struct counterpart *to, uint32_t env, uint32_t opcode)
@@ -148,21 +148,21 @@ static void publish(gv_parent *self, struct counterpart *to, uint32_t env, uint3
 
 static gv_status refusal(uint8_t state)
 {
-    return state == SENT ? GV_PENDING : state == MARKED ? GV_DUPLICATE : GV_ABANDONED;
+    return state == SENT ? GV_PENDING : state == MARKED ? GV_DUPLICATE : GV_DEAD;
 }
 
-gv_status gv_send_all(gv_parent *self, uint32_t opcode, bool eager, uint32_t *culprit)
+gv_status gv_send_all(gv_parent *self, uint32_t opcode, bool immediate, uint32_t *bad_index)
 {
     for (uint32_t env = 0; env < self->envs; env++) {
         if (self->slot[env].state != IDLE) {
-            *culprit = env;
+            *bad_index = env;
             return refusal(self->slot[env].state);
         }
     }
-    opcode = (opcode & GV_MAX_OPCODE) | (eager ? GV_EAGER : 0);
+    opcode = (opcode & GV_MAX_OPCODE) | (immediate ? GV_IMMEDIATE : 0);
     uint32_t moment = gv_moment(gv_now());
-    for (uint32_t i = 0; i < self->lanes; i++) {
-        struct counterpart *to = &self->lane[i];
+    for (uint32_t i = 0; i < self->queues; i++) {
+        struct counterpart *to = &self->queue[i];
         for (uint32_t e = 0; e < to->envs; e++)
             publish(self, to, to->first + e, opcode);
         ring(self, to->words, moment);
@@ -170,8 +170,8 @@ gv_status gv_send_all(gv_parent *self, uint32_t opcode, bool eager, uint32_t *cu
     return GV_OK;
 }
 
-gv_status gv_send(gv_parent *self, const int64_t *envs, size_t count, uint32_t opcode, bool eager,
-                  size_t *culprit)
+gv_status gv_send(gv_parent *self, const int64_t *envs, size_t count, uint32_t opcode, bool immediate,
+                  size_t *bad_index)
 {
     gv_status status = GV_OK;
     size_t checked = 0;
@@ -190,20 +190,20 @@ gv_status gv_send(gv_parent *self, const int64_t *envs, size_t count, uint32_t o
     if (status != GV_OK) {
         for (size_t i = 0; i < checked; i++)
             self->slot[envs[i]].state = IDLE;
-        *culprit = checked;
+        *bad_index = checked;
         return status;
     }
-    opcode = (opcode & GV_MAX_OPCODE) | (eager ? GV_EAGER : 0);
+    opcode = (opcode & GV_MAX_OPCODE) | (immediate ? GV_IMMEDIATE : 0);
     uint32_t moment = gv_moment(gv_now());
     for (size_t i = 0; i < count; i++) {
-        struct counterpart *to = &self->lane[self->slot[envs[i]].lane];
+        struct counterpart *to = &self->queue[self->slot[envs[i]].queue];
         publish(self, to, (uint32_t)envs[i], opcode);
         to->touched = true;
     }
     /* After all commands, and in the order of the commands: one ring a worker, and a worker that
      * is woken finds all of its commands. */
     for (size_t i = 0; i < count; i++) {
-        struct counterpart *to = &self->lane[self->slot[envs[i]].lane];
+        struct counterpart *to = &self->queue[self->slot[envs[i]].queue];
         if (!to->touched)
             continue;
         to->touched = false;
@@ -212,11 +212,11 @@ gv_status gv_send(gv_parent *self, const int64_t *envs, size_t count, uint32_t o
     return GV_OK;
 }
 
-gv_status gv_ring(gv_parent *self, uint32_t lane_index)
+gv_status gv_notify_worker(gv_parent *self, uint32_t queue_index)
 {
-    if (lane_index >= self->lanes)
-        return GV_BAD_LANE;
-    ring(self, self->lane[lane_index].words, gv_moment(gv_now()));
+    if (queue_index >= self->queues)
+        return GV_BAD_QUEUE;
+    ring(self, self->queue[queue_index].words, gv_moment(gv_now()));
     return GV_OK;
 }
 
@@ -231,30 +231,30 @@ static gv_status ready_in(const struct counterpart *from, uint32_t *ready)
 static gv_status count_ready(const gv_parent *self, uint32_t *sum)
 {
     *sum = 0;
-    for (uint32_t i = 0; i < self->lanes; i++) {
+    for (uint32_t i = 0; i < self->queues; i++) {
         uint32_t ready;
-        if (self->lane[i].gone)
+        if (self->queue[i].gone)
             continue;
-        if (ready_in(&self->lane[i], &ready) != GV_OK)
+        if (ready_in(&self->queue[i], &ready) != GV_OK)
             return GV_CORRUPT;
         *sum += ready;
     }
     return GV_OK;
 }
 
-gv_status gv_parent_wait(gv_parent *self, uint32_t count, uint64_t ns, bool held,
+gv_status gv_parent_wait(gv_parent *self, uint32_t count, uint64_t ns, bool gil_held,
                          uint32_t *available)
 {
-    struct hub *hub = self->hub;
+    struct shared_header *header = self->header;
     uint64_t until = 0;
     bool begun = false; /* answers that are there already need no clock */
     for (;;) {
-        /* The bell before the look: a ring after this load ends the sleep below. `done` before the
+        /* The doorbell before the look: a ring after this load ends the sleep below. `done` before the
          * tails: what it counts is then seen in the tails (acquire, as part of sequential
          * consistency), so that `target` is never beyond the answers that are still to come and
          * every alarm that is not exact is early. */
-        uint32_t heard = atomic_load_explicit(&hub->bell, memory_order_acquire);
-        uint32_t done = atomic_load_explicit(&hub->done, memory_order_seq_cst);
+        uint32_t heard = atomic_load_explicit(&header->doorbell, memory_order_acquire);
+        uint32_t done = atomic_load_explicit(&header->done, memory_order_seq_cst);
         gv_status status = count_ready(self, available);
         if (status != GV_OK)
             return status;
@@ -265,7 +265,7 @@ gv_status gv_parent_wait(gv_parent *self, uint32_t count, uint64_t ns, bool held
         if (count > self->pending)
             return GV_NOT_PENDING;
         if (!begun) {
-            until = gv_waiter_begin(&self->waiter, ns, held);
+            until = gv_waiter_begin(&self->waiter, ns, gil_held);
             begun = true;
         } else if (gv_now() >= until) {
             /* `done` moved and no tail did. Honest workers do that for a moment, which the wait
@@ -273,17 +273,17 @@ gv_status gv_parent_wait(gv_parent *self, uint32_t count, uint64_t ns, bool held
             return GV_TIMEOUT;
         }
         /* Sequentially consistent: a worker adds to `done`, then loads `target`; here `target` is
-         * stored, then `done` loaded (in gv_doze). One of the two sees the other. */
+         * stored, then `done` loaded (in gv_sleep). One of the two sees the other. */
         uint32_t target = done + (count - *available);
-        atomic_store_explicit(&hub->target, target, memory_order_seq_cst);
-        if (gv_spin(&self->waiter, &hub->done, target, &hub->announced_at, until))
+        atomic_store_explicit(&header->target, target, memory_order_seq_cst);
+        if (gv_spin(&self->waiter, &header->done, target, &header->published_at, until))
             continue;
-        if (held)
+        if (gil_held)
             return GV_TIMEOUT;
-        status = gv_doze(&self->waiter, &hub->asleep, &hub->done, target, &hub->bell, heard, until);
+        status = gv_sleep(&self->waiter, &header->asleep, &header->done, target, &header->doorbell, heard, until);
         if (status == GV_OK)
             continue;
-        /* The tails are the truth: a worker that died before it announced did answer. */
+        /* The tails are the truth: a worker that died before it published did answer. */
         gv_status truth = count_ready(self, available);
         if (truth != GV_OK)
             return truth;
@@ -292,20 +292,20 @@ gv_status gv_parent_wait(gv_parent *self, uint32_t count, uint64_t ns, bool held
 }
 
 gv_status gv_drain(gv_parent *self, int64_t *envs, uint32_t limit, uint32_t *count,
-                   uint32_t *lane_index)
+                   uint32_t *queue_index)
 {
     uint32_t taken = 0;
     gv_status status = GV_OK;
     uint32_t index = self->start;
-    for (uint32_t i = 0; i < self->lanes && taken < limit && status == GV_OK; i++) {
-        struct counterpart *from = &self->lane[index];
+    for (uint32_t i = 0; i < self->queues && taken < limit && status == GV_OK; i++) {
+        struct counterpart *from = &self->queue[index];
         uint32_t ready = 0;
-        *lane_index = index;
+        *queue_index = index;
         if (!from->gone)
             status = ready_in(from, &ready);
         while (status == GV_OK && ready > 0 && taken < limit) {
             /* Relaxed: the tail's acquire has ordered them. */
-            const struct answer *answer = &from->ring[from->head & from->mask];
+            const struct completion *answer = &from->ring[from->head & from->mask];
             uint32_t e = atomic_load_explicit(&answer->env, memory_order_relaxed);
             uint32_t seq = atomic_load_explicit(&answer->seq, memory_order_relaxed);
             if (e >= from->envs || self->slot[from->first + e].state != SENT ||
@@ -322,19 +322,19 @@ gv_status gv_drain(gv_parent *self, int64_t *envs, uint32_t limit, uint32_t *cou
             ready--;
             taken++;
         }
-        index = index + 1 == self->lanes ? 0 : index + 1;
+        index = index + 1 == self->queues ? 0 : index + 1;
     }
-    self->start = self->start + 1 == self->lanes ? 0 : self->start + 1;
+    self->start = self->start + 1 == self->queues ? 0 : self->start + 1;
     *count = taken;
     return status;
 }
 
-gv_status gv_abandon(gv_parent *self, uint32_t lane_index, int64_t *envs, uint32_t *count)
+gv_status gv_mark_dead(gv_parent *self, uint32_t queue_index, int64_t *envs, uint32_t *count)
 {
     *count = 0;
-    if (lane_index >= self->lanes)
-        return GV_BAD_LANE;
-    struct counterpart *from = &self->lane[lane_index];
+    if (queue_index >= self->queues)
+        return GV_BAD_QUEUE;
+    struct counterpart *from = &self->queue[queue_index];
     for (uint32_t env = from->first; env < from->first + from->envs; env++) {
         if (self->slot[env].state == SENT)
             envs[(*count)++] = env;
@@ -346,22 +346,22 @@ gv_status gv_abandon(gv_parent *self, uint32_t lane_index, int64_t *envs, uint32
     return GV_OK;
 }
 
-gv_status gv_revive(gv_parent *self, uint32_t lane_index)
+gv_status gv_reset_queue(gv_parent *self, uint32_t queue_index)
 {
-    if (lane_index >= self->lanes)
-        return GV_BAD_LANE;
-    struct counterpart *lane = &self->lane[lane_index];
+    if (queue_index >= self->queues)
+        return GV_BAD_QUEUE;
+    struct counterpart *queue = &self->queue[queue_index];
     /* Plain stores: the old worker is gone, and starting the new one orders them before its reads.
      */
-    memset(lane->words, 0, gv_lane_size(lane->envs));
-    for (uint32_t env = lane->first; env < lane->first + lane->envs; env++) {
+    memset(queue->words, 0, gv_queue_size(queue->envs));
+    for (uint32_t env = queue->first; env < queue->first + queue->envs; env++) {
         self->slot[env].seq = 0;
         self->slot[env].state = IDLE;
     }
-    self->pending -= lane->pending;
-    lane->pending = 0;
-    lane->head = 0;
-    lane->gone = false;
+    self->pending -= queue->pending;
+    queue->pending = 0;
+    queue->head = 0;
+    queue->gone = false;
     return GV_OK;
 }
 
@@ -370,9 +370,9 @@ uint32_t gv_num_envs(const gv_parent *self)
     return self->envs;
 }
 
-uint32_t gv_num_lanes(const gv_parent *self)
+uint32_t gv_num_queues(const gv_parent *self)
 {
-    return self->lanes;
+    return self->queues;
 }
 
 uint32_t gv_num_pending(const gv_parent *self)
@@ -388,24 +388,24 @@ gv_status gv_pending(const gv_parent *self, uint32_t env, bool *pending)
     return GV_OK;
 }
 
-gv_status gv_lane_pending(const gv_parent *self, uint32_t lane_index, uint32_t *pending)
+gv_status gv_queue_pending(const gv_parent *self, uint32_t queue_index, uint32_t *pending)
 {
-    if (lane_index >= self->lanes)
-        return GV_BAD_LANE;
-    *pending = self->lane[lane_index].pending;
+    if (queue_index >= self->queues)
+        return GV_BAD_QUEUE;
+    *pending = self->queue[queue_index].pending;
     return GV_OK;
 }
 
-gv_status gv_lane_lacking(const gv_parent *self, uint32_t lane_index, uint32_t *lacking)
+gv_status gv_queue_lacking(const gv_parent *self, uint32_t queue_index, uint32_t *lacking)
 {
     uint32_t ready = 0;
     *lacking = 0;
-    if (lane_index >= self->lanes)
-        return GV_BAD_LANE;
-    const struct counterpart *lane = &self->lane[lane_index];
-    if (!lane->gone && ready_in(lane, &ready) != GV_OK)
+    if (queue_index >= self->queues)
+        return GV_BAD_QUEUE;
+    const struct counterpart *queue = &self->queue[queue_index];
+    if (!queue->gone && ready_in(queue, &ready) != GV_OK)
         return GV_CORRUPT;
-    *lacking = lane->pending - ready;
+    *lacking = queue->pending - ready;
     return GV_OK;
 }
 

@@ -1,6 +1,6 @@
 /* A world of control words and rows in one process, for the tests that include this. */
-#ifndef GYMVEC_TEST_BELL_H
-#define GYMVEC_TEST_BELL_H
+#ifndef GYMVEC_TEST_CONTROL_H
+#define GYMVEC_TEST_CONTROL_H
 
 /* Before any header of the system: this file is to be included first. */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
@@ -10,7 +10,7 @@
 #define _DEFAULT_SOURCE
 #endif
 
-#include "bell.h"
+#include "control.h"
 #include "check.h"
 
 #include <sys/mman.h>
@@ -36,7 +36,7 @@ static inline uint32_t next_random(uint32_t *state)
     return *state;
 }
 
-/* One mapping with hub, lanes and a row an environment: the action, and the worker's reply to it,
+/* One mapping with header, queues and a row an environment: the action, and the worker's reply to it,
  * written without atomics so that only the words order them. */
 struct row {
     uint64_t action;
@@ -46,20 +46,20 @@ struct row {
 struct world {
     char *base;
     size_t length;
-    gv_place places[MAX_LANES];
-    uint32_t lanes;
+    gv_region places[MAX_LANES];
+    uint32_t queues;
     uint32_t envs;
     struct row *rows;
 };
 
-static inline struct world make_world(uint32_t lanes, const uint32_t *envs)
+static inline struct world make_world(uint32_t queues, const uint32_t *envs)
 {
     struct world world = {0};
-    size_t offset = gv_hub_size();
-    world.lanes = lanes;
-    for (uint32_t i = 0; i < lanes; i++) {
-        world.places[i] = (gv_place){offset, envs[i]};
-        offset += gv_lane_size(envs[i]);
+    size_t offset = gv_header_size();
+    world.queues = queues;
+    for (uint32_t i = 0; i < queues; i++) {
+        world.places[i] = (gv_region){offset, envs[i]};
+        offset += gv_queue_size(envs[i]);
         world.envs += envs[i];
     }
     world.length = offset;
@@ -78,16 +78,16 @@ static inline void drop_world(struct world *world)
 static inline gv_parent *open_parent(const struct world *world, gv_policy policy)
 {
     gv_parent *parent;
-    uint32_t culprit;
-    CHECK(gv_parent_open(world->base, world->length, 0, world->places, world->lanes, policy,
-                         &parent, &culprit) == GV_OK);
+    uint32_t bad_index;
+    CHECK(gv_parent_open(world->base, world->length, 0, world->places, world->queues, policy,
+                         &parent, &bad_index) == GV_OK);
     return parent;
 }
 
-static inline gv_worker *open_worker(const struct world *world, uint32_t lane, gv_policy policy)
+static inline gv_worker *open_worker(const struct world *world, uint32_t queue, gv_policy policy)
 {
     gv_worker *worker;
-    CHECK(gv_worker_open(world->base, world->length, 0, world->places[lane], policy, &worker) ==
+    CHECK(gv_worker_open(world->base, world->length, 0, world->places[queue], policy, &worker) ==
           GV_OK);
     return worker;
 }

@@ -1,4 +1,4 @@
-"""Both kinds of mailbox: letters arrive whole and in order, and no side waits for the other."""
+"""Both kinds of pipe: messages arrive whole and in order, and no side waits for the other."""
 
 import multiprocessing
 import threading
@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from gymvec.vector.transport.pipe import Mailbox, ThreadedMailbox
+from gymvec.vector.transport.pipe import MessagePipe, ThreadedMessagePipe
 
 LONG = 30.0
 LETTERS = [b"", b"a", b"b" * 70_000, b"\0\xff" * 3, b"c" * 3_000_000, b"d"]
 
 
-@pytest.fixture(params=[Mailbox, ThreadedMailbox])
+@pytest.fixture(params=[MessagePipe, ThreadedMessagePipe])
 def ends(request):
     ours, theirs = (request.param(end) for end in multiprocessing.Pipe())
     yield ours, theirs
@@ -28,25 +28,25 @@ def until(condition):
         time.sleep(0.001)
 
 
-def next_letter(mailbox, other):
-    """The next letter of a mailbox, while the other end goes on writing."""
-    letters = []
+def next_message(pipe, other):
+    """The next message of a pipe, while the other end goes on writing."""
+    messages = []
 
     def arrived():
         other.flush()
-        letters.append(mailbox.receive())
-        return letters[-1] is not None
+        messages.append(pipe.receive())
+        return messages[-1] is not None
 
     until(arrived)
-    return letters[-1]
+    return messages[-1]
 
 
-def test_letters_arrive_in_order(ends):
+def test_messages_arrive_in_order(ends):
     ours, theirs = ends
     assert theirs.receive() is None
-    for letter in LETTERS:
-        ours.keep(letter)
-    assert [next_letter(theirs, ours) for _ in LETTERS] == LETTERS
+    for message in LETTERS:
+        ours.keep(message)
+    assert [next_message(theirs, ours) for _ in LETTERS] == LETTERS
     assert theirs.receive() is None
     assert ours.sent == len(LETTERS) and theirs.received == len(LETTERS)
     until(ours.flush)
@@ -58,35 +58,35 @@ def test_neither_side_waits_for_the_other(ends):
     big = b"x" * 2_000_000
     assert not ours.post(big) or ours.sent == 1
     assert not theirs.post(big) or theirs.sent == 1
-    assert next_letter(theirs, ours) == big
-    assert next_letter(ours, theirs) == big
+    assert next_message(theirs, ours) == big
+    assert next_message(ours, theirs) == big
 
 
-def test_a_letter_that_is_not_parsed_stays(ends):
+def test_a_message_that_is_not_parsed_stays(ends):
     ours, theirs = ends
-    ours.post(b"letter")
+    ours.post(b"message")
     into = {}
 
-    def fails(letter):
-        assert letter == b"letter"
+    def fails(message):
+        assert message == b"message"
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         until(lambda: theirs.take(fails, into))
     assert into == {} and theirs.received == 0
-    assert theirs.take(lambda letter: {1: letter}, into)
-    assert into == {1: b"letter"} and theirs.received == 1
+    assert theirs.take(lambda message: {1: message}, into)
+    assert into == {1: b"message"} and theirs.received == 1
     assert not theirs.take(fails, into)
 
 
-def test_wait_ends_with_a_letter(ends):
+def test_wait_ends_with_a_message(ends):
     ours, theirs = ends
-    timer = threading.Timer(0.05, ours.post, [b"letter"])
+    timer = threading.Timer(0.05, ours.post, [b"message"])
     timer.start()
     begun = time.monotonic()
     theirs.wait(LONG)
     assert time.monotonic() - begun < LONG / 2
-    until(lambda: theirs.receive() == b"letter")
+    until(lambda: theirs.receive() == b"message")
     timer.join()
 
 
@@ -101,7 +101,7 @@ def test_the_other_side_is_gone(ends):
     ours.post(b"last")
     until(ours.flush)
     ours.close()
-    assert next_letter(theirs, theirs) == b"last"
+    assert next_message(theirs, theirs) == b"last"
 
     def ended():
         with pytest.raises(EOFError):
@@ -124,7 +124,7 @@ def test_the_other_side_is_gone(ends):
     assert not theirs.unwritten
 
 
-def test_only_bytes_are_letters(ends):
+def test_only_bytes_are_messages(ends):
     for wrong in ("text", None, 3):
         with pytest.raises(TypeError):
             ends[0].post(wrong)
