@@ -1,4 +1,4 @@
-"""Round trips of the control words against a pipe, in one run: ``python bench/bell.py``.
+"""Round trips of the control words against a pipe, in one run: ``python bench/doorbell.py``.
 
 Prints microseconds, medians over interleaved rounds, and the ratio to the pipe's ping-pong.
 """
@@ -11,22 +11,22 @@ import sys
 import time
 from multiprocessing.heap import Arena
 
-from gymvec._bell import hub_size, lane_size
-from gymvec._bell_parent import Parent
-from gymvec._bell_worker import Worker
+from gymvec.vector.transport.control import header_size, queue_size
+from gymvec.vector.transport.control_parent import Parent
+from gymvec.vector.transport.control_worker import Worker
 
 
 def layout(envs: list[int]) -> tuple[list[tuple[int, int]], int]:
-    """Lanes one after another behind the hub, and the bytes of all."""
-    lanes, offset = [], hub_size()
+    """Queues one after another behind the header, and the bytes of all."""
+    queues, offset = [], header_size()
     for count in envs:
-        lanes.append((offset, count))
-        offset += lane_size(count)
-    return lanes, offset
+        queues.append((offset, count))
+        offset += queue_size(count)
+    return queues, offset
 
 
-def serve(arena: Arena, lane: tuple[int, int], wait: str) -> None:
-    worker = Worker(arena.buffer, 0, *lane, wait=wait)
+def serve(segment: Arena, queue: tuple[int, int], wait: str) -> None:
+    worker = Worker(segment.buffer, 0, *queue, wait=wait)
     worker.watch_parent(os.getppid())
     while True:
         worker.wait(1.0)
@@ -37,14 +37,14 @@ def serve(arena: Arena, lane: tuple[int, int], wait: str) -> None:
         worker.flush()
 
 
-class Engine:
+class WorkerPool:
     def __init__(self, envs: list[int], wait: str) -> None:
-        lanes, size = layout(envs)
-        self.arena = Arena(size)
-        self.parent = Parent(self.arena.buffer, 0, lanes, wait=wait)
+        queues, size = layout(envs)
+        self.segment = Arena(size)
+        self.parent = Parent(self.segment.buffer, 0, queues, wait=wait)
         context = multiprocessing.get_context("fork")
         self.workers = [
-            context.Process(target=serve, args=(self.arena, lane, wait)) for lane in lanes
+            context.Process(target=serve, args=(self.segment, queue, wait)) for queue in queues
         ]
         for worker in self.workers:
             worker.start()
@@ -111,13 +111,13 @@ def main() -> None:
     print("python", sys.version.split()[0], "cores", os.cpu_count())
     names = {
         "pipe ping-pong": Pipe(),
-        "1 env, 1 worker, auto": Engine([1], "auto"),
-        "1 env, 1 worker, spin": Engine([1], "spin"),
-        "1 env, 1 worker, block": Engine([1], "block"),
+        "1 env, 1 worker, auto": WorkerPool([1], "auto"),
+        "1 env, 1 worker, spin": WorkerPool([1], "spin"),
+        "1 env, 1 worker, block": WorkerPool([1], "block"),
     }
     for wait in ("auto", "block"):
-        names[f"32 envs, 2 workers, {wait}"] = Engine([16, 16], wait)
-        names[f"8 envs, 8 workers, {wait}"] = Engine([1] * 8, wait)
+        names[f"32 envs, 2 workers, {wait}"] = WorkerPool([16, 16], wait)
+        names[f"8 envs, 8 workers, {wait}"] = WorkerPool([1] * 8, wait)
     times: dict[str, list[float]] = {name: [] for name in names}
 
     # Who spins would disturb the others: its process is stopped when it is not its turn.
@@ -136,7 +136,7 @@ def main() -> None:
             switch(name, signal.SIGSTOP)
     for name, values in times.items():
         median = statistics.median(values)
-        envs = names[name].parent.num_envs if isinstance(names[name], Engine) else 1
+        envs = names[name].parent.num_envs if isinstance(names[name], WorkerPool) else 1
         ratio = statistics.median(times["pipe ping-pong"]) / median
         each = f"{median:8.2f} us a step {median / envs:7.3f} an env"
         print(f"{name:28} {each}  pipe/this {ratio:5.2f}")
@@ -151,15 +151,15 @@ def main() -> None:
         ("32 envs, 2 workers, auto", [16, 16], "auto"),
         ("32 envs, 2 workers, block", [16, 16], "block"),
     ]:
-        engine = Engine(envs, wait)
-        engine.steps(50, 0.001)
-        pids = [worker.pid for worker in engine.workers]
+        pool = WorkerPool(envs, wait)
+        pool.steps(50, 0.001)
+        pids = [worker.pid for worker in pool.workers]
         before, begin = cpu_seconds(pids), time.perf_counter()
-        values = [engine.steps(300, 0.001) / 300 * 1e6 for _ in range(3)]
+        values = [pool.steps(300, 0.001) / 300 * 1e6 for _ in range(3)]
         share = (cpu_seconds(pids) - before) / (time.perf_counter() - begin)
         median = statistics.median(values)
         print(f"{name:28} {median:8.2f} us a step, workers use {share:.1%} of a core")
-        engine.close()
+        pool.close()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from measure import VECTOR_ENVS, Nothing, about, cores, load, median_ratio, microseconds, report
 
-from gymvec.vector.infos import gather_infos
+from gymvec.kernels.infos import gather_infos
 
 KEYS = (1, 4, 10)
 KINDS: dict[str, Callable[[int], Any]] = {

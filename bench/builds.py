@@ -20,7 +20,7 @@ import sys
 import gymnasium.spaces as s
 import numpy as np
 from gymvec import utils
-from gymvec._rows import RowWriter
+from gymvec.kernels.rows import RowWriter
 case, times = sys.argv[1], int(sys.argv[2])
 f32 = s.Box(-1, 1, (4,), np.float32)
 nested = s.Dict(a=s.Tuple([f32, s.Discrete(3)]), b=s.Dict(c=f32, d=s.MultiBinary(3)))

@@ -15,9 +15,9 @@ import statistics
 import measure
 from probes import Probes
 
-from gymvec.compare.backends import BACKENDS, LIMIT, Setting
-from gymvec.compare.measure import Plan, Pool
-from gymvec.compare.measure import measured as measure_rows
+from gymvec.measuring.backends import BACKENDS, LIMIT, Setting
+from gymvec.measuring.rounds import Plan, Pool
+from gymvec.measuring.rounds import measured as measure_rows
 
 # Those whose ratio is a target follow one another.
 KEYS = ("loops", "gymvec-async", "gymnasium-sync", "gymnasium-async", "gymvec-sync")

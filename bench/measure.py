@@ -11,11 +11,11 @@ import psutil
 from gymnasium.spaces import Box, Discrete
 
 import gymvec
-from gymvec.compare import facts
-from gymvec.compare.facts import digits, median_ratio
-from gymvec.compare.load import load, load_text
-from gymvec.compare.subjects import SEED, action_batches
-from gymvec.vector.cores import usable_cores as cores
+from gymvec.measuring import facts
+from gymvec.measuring.facts import digits, median_ratio
+from gymvec.measuring.load import load, load_text
+from gymvec.measuring.workloads import SEED, action_batches
+from gymvec.system.limits import usable_cores as cores
 
 __all__ = [
     "ENVIRONMENTS", "SEED", "VECTOR_ENVS", "Nothing", "about", "action_batches", "cores",

@@ -20,7 +20,7 @@ def paste(path, name, text):
 
 def table(kind, figures):
     if kind == "compare":
-        from gymvec.compare.report import markdown
+        from gymvec.cli.report import markdown
 
         return markdown(figures)
     sys.path.insert(0, str(Path(__file__).parent / "peers"))

@@ -17,7 +17,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 
 import gymvec.utils
-from gymvec._rows import RowWriter
+from gymvec.kernels.rows import RowWriter
 
 PACKAGES = {"gymnasium": gymnasium.vector.utils, "gymvec": gymvec.utils}
 PASSES = 7

@@ -1,8 +1,8 @@
 """The table and the picture of what ``bench/peers/run.py`` measured."""
 
-from gymvec.compare.backends import LIMIT
-from gymvec.compare.facts import digits
-from gymvec.compare.report import label
+from gymvec.cli.report import label
+from gymvec.measuring.backends import LIMIT
+from gymvec.measuring.facts import digits
 
 
 def by_backend(figures):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gymvec.compare.measure import Row
-from gymvec.compare.report import results
+from gymvec.cli.report import results
+from gymvec.measuring.rounds import Row
 
 BENCH = Path(__file__).parents[2] / "bench"
 README = "before\n<!-- table of compare -->\nold\n<!-- end of table -->\nbetween\n<!-- table of peers -->\n<!-- end of table -->\nafter\n"
