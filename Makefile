@@ -21,8 +21,8 @@ C_FUZZ := $(filter-out csrc/fuzz_driver.c,$(wildcard csrc/fuzz_*.c))
 PACKAGE := setup.py pyproject.toml MANIFEST.in $(C_CODE) $(C_HEADERS) \
 	$(shell find src -name '*.py' -o -name '*.py[xi]' -o -name '*.pxd' -o -name py.typed)
 
-.PHONY: help demo test test-c test-python test-light test-portable test-dev test-leaks fuzz chaos \
-	sanitize dist dist-test wheels matrix bench compare peers table conformance conformance-checkout \
+.PHONY: help demo test test-c test-python test-light test-portable test-dev test-leaks test-random fuzz \
+	chaos sanitize dist dist-test wheels matrix bench compare peers table conformance conformance-checkout \
 	lint types docs format clean
 
 help: ## List the targets
@@ -103,6 +103,15 @@ test-light: $(VENV)/with-test-light ## Run the Python tests that need no other p
 
 chaos: $(VENV)/with-test ## Deaths, stops, errors and time-outs at random: make chaos SECONDS=600 SEED=1
 	cd tests/vector && PYTHONPATH=.. $(abspath $(PY)) chaos.py --seconds $(SECONDS) --seed $(SEED) $(ARGS)
+
+# `make test` draws the same examples in every run; these are new ones, unless SEED is given.
+EXAMPLES ?= 2000
+test-random: $(VENV)/with-test ## New examples for every property test: make test-random EXAMPLES=2000 SEED=7
+	@seed=$(if $(filter file,$(origin SEED)),$$($(PY) -c 'import secrets; print(secrets.randbits(32))'),$(SEED)); \
+	replay="To replay: make test-random SEED=$$seed EXAMPLES=$(EXAMPLES)"; echo "$$replay"; \
+	FUZZ_SEED=$$seed EXAMPLES=$(EXAMPLES) HYPOTHESIS_PROFILE=random \
+		$(PY) -m pytest -m hypothesis --hypothesis-seed=$$seed --timeout=0 $(ARGS) \
+		|| { echo "$$replay"; exit 1; }
 
 # Everything that is written for macOS and Windows and also runs here: naps in place of futexes, a
 # watchdog that asks, mailboxes with threads.

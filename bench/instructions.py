@@ -23,7 +23,7 @@ import measure
 import gymvec
 from gymvec._bell_worker import Worker
 from gymvec.vector import engine
-from gymvec.vector.mail import Mailbox, Subject, dumps
+from gymvec.vector.mail import Mailbox, Subject, dumps, join_parts
 from gymvec.vector.processes import Workers
 
 WORKERS = (1, 2, 4, 8, 16, 32, 64)
@@ -53,7 +53,7 @@ class Absent(Workers):
             ours, theirs = context.Pipe()
             envs = range(part.start, part.stop)
             reports = [(env, Subject.ANSWER, dumps(description)) for env in envs]
-            Mailbox(theirs).post(dumps(reports))
+            Mailbox(theirs).post(join_parts(reports))
             self.processes.append(None)
             self.mailboxes.append(Mailbox(ours))
             half = Worker(arena.buffer, layout.hub, part.lane, len(envs))

@@ -14,7 +14,8 @@ from gymnasium.spaces import Box, Discrete
 
 import gymvec
 from gymvec.compare import facts
-from gymvec.compare.facts import digits, load, median_ratio
+from gymvec.compare.facts import digits, median_ratio
+from gymvec.compare.load import load, load_text
 from gymvec.compare.subjects import SEED, action_batches
 from gymvec.vector.cores import usable_cores as cores
 
@@ -165,8 +166,7 @@ def report(title, header, rows, figures, path=None):
     for row in rows:
         print("| " + " | ".join(row) + " |")
     versions = ", ".join(f"{name} {found}" for name, found in figures["versions"].items())
-    before, after = figures["load before and after"]
     print(f"\n`{figures['command']}` on {figures['machine']}, {figures['system']}; {versions}.")
-    print(f"Load {before:.1f} before, {after:.1f} after.", flush=True)
+    print(load_text(*figures["load before and after"]), flush=True)
     if path is not None:
         write(path, figures)

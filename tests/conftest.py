@@ -20,15 +20,21 @@ if sysconfig.get_config_var("Py_GIL_DISABLED"):
 # The checks that look at time say nothing on a machine that others share.
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
-settings.register_profile("default", max_examples=60, deadline=None, suppress_health_check=_SLOW)
+# Each run draws the same examples, so that a test that passes passes again.
 settings.register_profile(
-    "ci", parent=settings.get_profile("default"), max_examples=200, derandomize=True
+    "default", max_examples=200, derandomize=True, deadline=None, suppress_health_check=_SLOW
 )
 # For builds that take many times longer.
-settings.register_profile("few", parent=settings.get_profile("ci"), max_examples=15)
-settings.load_profile(
-    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default")
+settings.register_profile("few", parent=settings.get_profile("default"), max_examples=15)
+# For `make test-random`, which gives the seed. A database would add examples of earlier runs.
+settings.register_profile(
+    "random",
+    parent=settings.get_profile("default"),
+    max_examples=int(os.environ.get("EXAMPLES", "2000")),
+    derandomize=False,
+    database=None,
 )
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_collection_modifyitems(items):

@@ -33,6 +33,8 @@ def assert_same(actual, expected, path="value"):
             assert actual.flags.writeable == expected.flags.writeable, f"{path}: writeable"
             if expected.size > 1:
                 assert actual.strides == expected.strides, f"{path}: strides {actual.strides}"
+        if isinstance(expected, np.ma.MaskedArray):
+            assert_same(np.ma.getmaskarray(actual), np.ma.getmaskarray(expected), f"{path}.mask")
     elif isinstance(expected, dict):
         assert list(actual) == list(expected), f"{path}: keys {list(actual)}"
         for key in expected:
@@ -45,7 +47,7 @@ def assert_same(actual, expected, path="value"):
         assert_same_space(actual, expected, path)
     elif isinstance(expected, np.random.Generator):
         assert actual.bit_generator.state == expected.bit_generator.state, f"{path}: generator"
-    elif isinstance(expected, float):
+    elif isinstance(expected, float | complex):
         assert value_bytes(actual) == value_bytes(expected), f"{path}: {actual!r} {expected!r}"
     else:
         assert actual == expected, f"{path}: {actual!r} {expected!r}"

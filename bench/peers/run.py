@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from gymvec.compare import backends, facts
+from gymvec.compare.load import load
 from gymvec.compare.measure import Plan, Pool, measured, parts
 from gymvec.compare.report import results
 from gymvec.vector.cores import usable_cores
@@ -78,7 +79,7 @@ def main():
         measure.write(target, figures | {"results": measure.reduced(figures["results"])})
         return
     plan = Plan(arguments.rounds, arguments.seconds)
-    names, before, found = arguments.envs.split(","), facts.load(), []
+    names, before, found = arguments.envs.split(","), load(), []
     total = sum(len(subjects(name, 1)) for name in names) * parts(plan)
     console = Console(stderr=True)
     with Pool() as pool, Progress(console=console, transient=True) as progress:

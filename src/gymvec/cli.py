@@ -7,6 +7,7 @@ as its default: a function that takes the parsed arguments and returns the exit 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import shlex
 import sys
 from collections.abc import Sequence
@@ -29,10 +30,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
 
     Raises:
-        SystemExit: The arguments are not understood, or ask for help.
+        SystemExit: The arguments are not understood, or ask for help or the version.
     """
     parser = argparse.ArgumentParser(
         prog="python -m gymvec", description="gymnasium.vector, compiled."
+    )
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"gymvec {importlib.metadata.version('gymvec')}",
     )
     subparsers = parser.add_subparsers(required=True, metavar="SUBCOMMAND")
     for subcommand in _SUBCOMMANDS:

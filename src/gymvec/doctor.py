@@ -26,6 +26,7 @@ import gymvec
 from gymvec import _bell, utils
 from gymvec._bell_parent import Parent
 from gymvec._bell_worker import Worker
+from gymvec.compare.load import load, load_text
 from gymvec.vector.arena import Arena
 from gymvec.vector.cores import cpu_quota, memory_limit, usable_cores
 
@@ -57,12 +58,15 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    before = load()
     facts, results = examine(), self_test()
+    loads = [before, load(average=False)]
     wrong = [result for result in results if result.error is not None]
     verdict = _verdict(wrong)
     if arguments.json:
         report = {
             "facts": facts,
+            "load before and after": loads,
             "tests": [result._asdict() for result in results],
             "ok": not wrong,
             "verdict": verdict,
@@ -72,6 +76,7 @@ def _run(arguments: argparse.Namespace) -> int:
         width = max(map(len, facts)) + 2
         for name, value in facts.items():
             print(f"{name:{width}}{_shown(value)}")
+        print(load_text(*loads))
         print(verdict)
     return 1 if wrong else 0
 

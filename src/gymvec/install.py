@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import os
+import sys
 import threading
 import types
 from collections.abc import Generator
 from typing import Any
 
 import gymnasium
+from gymnasium import logger
+from gymnasium.envs import registration
+from gymnasium.envs.registration import VectorizeMode
 from gymnasium.vector import async_vector_env, sync_vector_env
 from gymnasium.vector import utils as gymnasium_utils
 
 from gymvec import utils, vector
+from gymvec.make import make_vec
 
 __all__ = ["install", "installation", "installed", "uninstall"]
 
@@ -32,6 +38,12 @@ _WRAPPER: Any = gymnasium_utils.CloudpickleWrapper
 _VECTOR_ENVS = {
     "SyncVectorEnv": sync_vector_env.SyncVectorEnv,
     "AsyncVectorEnv": async_vector_env.AsyncVectorEnv,
+}
+# What `vector_envs=True` rebinds, and where.
+_PLACES = {
+    "SyncVectorEnv": (gymnasium.vector, sync_vector_env),
+    "AsyncVectorEnv": (gymnasium.vector, async_vector_env),
+    "make_vec": (gymnasium, registration),
 }
 
 _lock = threading.Lock()
@@ -58,16 +70,21 @@ def install(vector_envs: bool = False) -> None:
 
     Args:
         vector_envs: Also rebind ``gymnasium.vector.SyncVectorEnv`` and ``AsyncVectorEnv``, so
-            that ``gymnasium.make_vec`` builds gymvec's vector environments. With a custom
-            ``worker`` it is still Gymnasium's class. Only :func:`uninstall` takes this back.
+            that ``gymnasium.make_vec`` builds gymvec's vector environments, and has the mode
+            ``"auto"`` of :func:`gymvec.make_vec`. With a custom ``worker`` it is still
+            Gymnasium's class. Modules that imported the classes before keep Gymnasium's; a
+            warning names these modules. Only :func:`uninstall` takes this back.
 
     Raises:
         RuntimeError: This Gymnasium is unlike those that gymvec knows; nothing was changed.
     """
     global _has_chosen
     with _lock:
+        is_new = vector_envs and not _has_vector_envs()
         _install(vector_envs)
         _has_chosen = True
+    if is_new:
+        _warn_of_earlier_imports()
 
 
 def uninstall() -> None:
@@ -100,20 +117,20 @@ def installation(vector_envs: bool = False) -> Generator[None, None, None]:
         RuntimeError: As for :func:`install`.
     """
     was_installed, had_vector_envs = _is_installed, _has_vector_envs()
-    install(vector_envs)
     try:
+        install(vector_envs)
         yield
     finally:
         if not was_installed:
             uninstall()
         elif not had_vector_envs:
             with _lock:
-                _restore(_VECTOR_ENVS)
+                _restore(_PLACES)
 
 
 def _install(vector_envs: bool) -> None:
     global _is_installed
-    classes = _vector_env_classes() if vector_envs else {}
+    stand_ins = _vector_env_stand_ins() if vector_envs else {}
     if not _is_installed:
         _check()
         for function in _FUNCTIONS:
@@ -125,8 +142,11 @@ def _install(vector_envs: bool) -> None:
             _rebind(module, "clear_mpi_env_vars", utils.clear_mpi_env_vars)
         _is_installed = True
     if not _has_vector_envs():
-        for name, ours in classes.items():
-            _rebind(gymnasium.vector, name, ours)
+        for name, ours in stand_ins.items():
+            for module in _PLACES[name]:
+                # While Gymnasium is being imported, it may not have its `make_vec` yet.
+                if hasattr(module, name):
+                    _rebind(module, name, ours)
 
 
 def _uninstall() -> None:
@@ -158,7 +178,7 @@ def _restore(names: Any) -> None:
 
 
 def _has_vector_envs() -> bool:
-    return any(name in _VECTOR_ENVS for _, name, _, _ in _rebound)
+    return any(name in _PLACES for _, name, _, _ in _rebound)
 
 
 def _check() -> None:
@@ -209,9 +229,55 @@ def _revive(kind: Any, vector_envs: bool) -> Any:
     return kind.__new__(kind)
 
 
-def _vector_env_classes() -> dict[str, Any]:
-    """What stands in for each of Gymnasium's vector environments."""
-    return {name: _stand_in(getattr(vector, name), theirs) for name, theirs in _VECTOR_ENVS.items()}
+def _warn_of_earlier_imports() -> None:
+    """Name the modules that keep Gymnasium's vector environments."""
+    main = sys.modules.get("__main__")
+    if sys.modules.get("__mp_main__", main) is not main:
+        # A spawned process runs the main module again; its parent has warned.
+        return
+    names = {id(theirs): name for name, theirs in _VECTOR_ENVS.items()}
+    found = []
+    for module_name, module in sys.modules.copy().items():
+        if module_name.partition(".")[0] in ("gymnasium", "gymvec", "__mp_main__"):
+            continue
+        # A module may load itself, or others, when it is asked for an attribute, so its
+        # namespace is read without asking it.
+        if not issubclass(type(module), types.ModuleType):
+            continue
+        namespace = types.ModuleType.__getattribute__(module, "__dict__").copy()
+        if not names.keys().isdisjoint(map(id, namespace.values())):
+            found += [
+                f"{module_name}.{name}" for name, value in namespace.items() if id(value) in names
+            ]
+    if found:
+        logger.warn(
+            "%s came before `gymvec.install(vector_envs=True)` and stay Gymnasium's classes. Call "
+            "it before these modules import them, or import them from gymvec there.",
+            ", ".join(sorted(found)),
+            stacklevel=3,
+        )
+
+
+def _vector_env_stand_ins() -> dict[str, Any]:
+    """What stands in for Gymnasium's vector environments, and for its ``make_vec``."""
+    stand_ins = {
+        name: _stand_in(getattr(vector, name), theirs) for name, theirs in _VECTOR_ENVS.items()
+    }
+    return {**stand_ins, "make_vec": _with_our_modes(registration.make_vec)}
+
+
+def _with_our_modes(theirs: Any) -> Any:
+    """``gymnasium.make_vec``, which leaves modes that it does not know to gymvec's."""
+    known = (None, *VectorizeMode, *(mode.value for mode in VectorizeMode))
+
+    @functools.wraps(theirs)
+    def with_our_modes(
+        id: Any, num_envs: int = 1, vectorization_mode: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        make = theirs if vectorization_mode in known else make_vec
+        return make(id, num_envs, vectorization_mode, *args, **kwargs)
+
+    return with_our_modes
 
 
 def _stand_in(ours: Any, theirs: Any) -> Any:
@@ -219,6 +285,12 @@ def _stand_in(ours: Any, theirs: Any) -> Any:
     signature = inspect.signature(theirs)
 
     class StandIn(type(ours)):  # type: ignore[misc]
+        @property
+        def __signature__(cls) -> inspect.Signature:
+            """The constructor's, which inspect would not look for behind ``__call__``."""
+            own = inspect.signature(cls.__init__)  # type: ignore[misc]
+            return own.replace(parameters=list(own.parameters.values())[1:])
+
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
             if cls is not stand_in:
                 return super().__call__(*args, **kwargs)

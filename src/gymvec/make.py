@@ -34,7 +34,9 @@ def make_vec(
             arguments below comes first.
         num_envs: Number of sub-environments.
         vectorization_mode: ``"sync"``, ``"async"`` or ``"vector_entry_point"``; None for the
-            environment's own vector entry point if it has one, and ``"sync"`` if not.
+            environment's own vector entry point if it has one, and ``"sync"`` if not. This is
+            Gymnasium's rule, and such an entry point is not gymvec's: that of CartPole-v1 is a
+            class of Gymnasium's. Say ``"sync"`` or ``"async"`` for gymvec's classes.
             ``"auto"`` measures for at most two seconds, in processes of its own, which of sync
             and async takes less time, with how many workers and which ``wait``
             (:func:`gymvec.autotune`); the logger ``gymvec`` says at level INFO what was
@@ -47,7 +49,8 @@ def make_vec(
         **kwargs: Arguments of the environment.
 
     Returns:
-        The vector environment. Its ``spec`` makes it again.
+        The vector environment: a SyncVectorEnv, an AsyncVectorEnv, or what the entry point
+        makes. Its ``spec`` makes it again.
 
     Raises:
         gymnasium.error.Error: There is no such id, the environment has no such entry point,
@@ -105,6 +108,9 @@ def _tune(
     choice = tuned(spec.id, factory, arguments["num_envs"], vector_kwargs, identity)
     arguments["vectorization_mode"] = choice.mode
     arguments["vector_kwargs"] = arguments_of(choice, vector_kwargs)
+    if choice.num_workers is not None and "num_workers" in vector_kwargs:
+        # The choice is capped; AsyncVectorEnv says so where the caller's number is too large.
+        arguments["vector_kwargs"]["num_workers"] = vector_kwargs["num_workers"]
 
 
 def _check_entry_point(spec: EnvSpec) -> None:
@@ -138,7 +144,7 @@ def _vectorize_mode(mode: VectorizeMode | str | None, spec: EnvSpec) -> Vectoriz
     except ValueError as unknown:
         raise ValueError(
             f"Invalid vectorization mode: {mode!r}, "
-            f"valid modes: {[mode.value for mode in VectorizeMode]}"
+            f"valid modes: {[mode.value for mode in VectorizeMode]} and 'auto'"
         ) from unknown
 
 

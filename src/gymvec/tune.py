@@ -26,6 +26,9 @@ _logger = logging.getLogger("gymvec")
 _OF_BOTH = frozenset({"copy", "observation_mode", "autoreset_mode"})
 # Processes have a price beside their time: memory, and an environment that debuggers do not see.
 _WORTH_PROCESSES = 0.9
+# Where other processes take cores, figures vary more, and async loses more when they take
+# another one: a step in lock-step waits for the worker that lacks its core.
+_WORTH_PROCESSES_IF_BUSY = 0.75
 # Sleeping at once costs a wake-up a step, which little but a busy machine makes good for.
 _WORTH_BLOCKING = 0.95
 # Below this part of a step's time an environment waits, for a device or a server, rather than
@@ -36,6 +39,11 @@ _WAITING_WORKERS = 8
 _SHORTEST = 0.02
 # What handing a step to workers and waiting for them costs, with room to spare.
 _HAND_OVER_SECONDS = 100e-6
+# On a busy machine a worker may first have to wait for another process's time slice.
+_HAND_OVER_SECONDS_IF_BUSY = 4e-3
+# What of its time autotune looks at the load for, at most.
+_LOAD_SECONDS = 0.1
+_LOAD_SHARE = 1 / 20
 
 
 @dataclass(frozen=True)
@@ -102,6 +110,9 @@ def autotune(
     choice is sync. Sync is preferred unless async takes less than nine tenths of its time. Where there is no
     time to build all environments, the step of a single one decides: async if the time that
     its workers save is more than handing steps over costs.
+
+    If other processes take cores when autotune begins, the reason says so. Async then has to
+    take less than three quarters of the time of sync, and handing steps over counts for more.
 
     Args:
         env_fn: Makes an environment. It has to be picklable with cloudpickle.
@@ -223,10 +234,17 @@ class _Search:
         self._step: float | None = None
         # For environments that wait; else 0.
         self._if_waiting = 0
+        # Cores that other processes take, if they are so many that it matters; else 0.
+        self._taken = 0.0
 
     def run(self) -> Tuning:
         from gymvec.compare.hosts import Failure, Host
+        from gymvec.compare.load import is_busy, load
 
+        # Before there is a host, which would count as another process.
+        taken = load(min(_LOAD_SECONDS, self._seconds * _LOAD_SHARE))
+        if taken is not None and is_busy(taken):
+            self._taken = taken
         host = None
         try:
             host = Host(self._given.get("context"), stopped=False)
@@ -237,7 +255,8 @@ class _Search:
                     break
                 self._rows.append(self._measured(host, mode, workers, wait))
         except Failure as failure:
-            problem = failure
+            # Its traceback keeps this frame, which would keep it.
+            problem = failure.with_traceback(None)
         finally:
             if host is not None:
                 host.close()
@@ -321,11 +340,23 @@ class _Search:
 
     def _faster(self, sync: Choice, parallel: Choice) -> tuple[Choice, str]:
         best, other = sync, parallel
-        if parallel.microseconds < _WORTH_PROCESSES * sync.microseconds:
+        worth = _WORTH_PROCESSES_IF_BUSY if self._taken else _WORTH_PROCESSES
+        if parallel.microseconds < worth * sync.microseconds:
             best, other = parallel, sync
-        return best, (
+        reason = (
             f"it takes {best.microseconds:.3g} us an environment step and {other} takes "
-            f"{other.microseconds:.3g}"
+            f"{other.microseconds:.3g}{self._busy()}"
+        )
+        if self._taken:
+            reason += f", so async has to take less than {worth} of the time of sync"
+        return best, reason
+
+    def _busy(self) -> str:
+        if not self._taken:
+            return ""
+        return (
+            f"; the machine is busy (other processes take {self._taken:.1f} of {usable_cores()} "
+            "cores)"
         )
 
     def _guess(self, sync: Choice, ran_out: bool) -> tuple[Choice, str]:
@@ -335,12 +366,14 @@ class _Search:
         limit = f"the {self._seconds:.3g} s there are"
         if self._construct is None or self._step is None:
             what = "building one environment" if self._construct is None else "one step"
-            return sync if workers == 1 else parallel, f"{what} takes longer than {limit}"
+            reason = f"{what} takes longer than {limit}{self._busy()}"
+            return sync if workers == 1 else parallel, reason
         saved = self._num_envs * self._step * (1 - 1 / workers)
         each = f"building one takes {self._construct:.3g} s and a step of it {self._step:.3g} s"
         what = "measuring" if ran_out else f"building {self._num_envs} environments"
-        return parallel if saved > _HAND_OVER_SECONDS else sync, (
-            f"{each}, and {what} takes longer than {limit}"
+        hand_over = _HAND_OVER_SECONDS_IF_BUSY if self._taken else _HAND_OVER_SECONDS
+        return parallel if saved > hand_over else sync, (
+            f"{each}, and {what} takes longer than {limit}{self._busy()}"
         )
 
 

@@ -55,7 +55,8 @@ def test_a_machine_on_which_all_is_well():
     done = run("doctor")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
-    *facts, verdict = done.stdout.splitlines()
+    *facts, load, verdict = done.stdout.splitlines()
+    assert load.startswith("Other processes took ")
     assert verdict == "gymvec works on this machine."
     shown = {line[:30].strip(): line[30:].strip() for line in facts}
     text = "\n".join(facts)
@@ -84,6 +85,20 @@ def test_for_programs_to_read():
         assert facts["sleeps by"] == "futex"
         about = os.statvfs(facts["shared memory"])
         assert facts["its size, bytes"] == about.f_blocks * about.f_frsize
+
+
+@pytest.mark.parametrize("after", [0.2, 1.8])
+def test_the_load_before_and_after(monkeypatch, capsys, after):
+    loads = [0.1, after]
+    monkeypatch.setattr(doctor, "load", lambda average=True: loads[0] if average else loads[1])
+    monkeypatch.setattr("gymvec.compare.load.usable_cores", lambda: 2)
+    monkeypatch.setattr(doctor, "_TESTS", {})
+    assert cli.main(["doctor"]) == 0
+    *_, said, _ = capsys.readouterr().out.splitlines()
+    assert said.startswith(f"Other processes took 0.1 of 2 cores before and {after} after.")
+    assert ("The machine is busy" in said) is (after == 1.8)
+    assert cli.main(["doctor", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["load before and after"] == loads
 
 
 @pytest.mark.parametrize("arguments", [[], ["no-such-command"], ["doctor", "more"], ["--wrong"]])

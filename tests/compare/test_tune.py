@@ -16,6 +16,7 @@ from marks import gone, mark
 
 import gymvec
 from gymvec import tune
+from gymvec.compare import load
 
 QUICK = "compare/Quick-v0"
 # The bound is two seconds; a machine that others use too needs longer to end processes.
@@ -28,6 +29,7 @@ PLENTY = 60.0
 def four_cores(monkeypatch):
     monkeypatch.setattr(tune, "usable_cores", lambda: 4)
     monkeypatch.setattr(tune, "_tunings", {})
+    monkeypatch.setattr(load, "load", lambda seconds: 0.0)
 
 
 def make_env(**kwargs):
@@ -116,6 +118,54 @@ def test_the_best_of_what_was_measured(parallel, best):
     assert reason.startswith(f"it takes {choice.microseconds:.3g} us an environment step and ")
 
 
+BUSY = "; the machine is busy (other processes take 1.5 of 4 cores)"
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "best", "reason"),
+    [
+        (76.0, 0, "it takes 100 us an environment step and async with 4 workers, "
+         f"wait='auto' takes 76{BUSY}, so async has to take less than 0.75 of the time of sync"),
+        (74.0, 1, f"it takes 74 us an environment step and sync takes 100{BUSY}, "
+         "so async has to take less than 0.75 of the time of sync"),
+    ],
+)  # fmt: skip
+def test_on_a_busy_machine_async_has_to_win_more(microseconds, best, reason):
+    search = tune._Search(make_env(), 8, 2.0, {})
+    search._taken = 1.5
+    search._rows = [SYNC, tune.Choice("async", 4, "auto", microseconds)]
+    assert search._best(None) == (search._rows[best], reason)
+
+
+@pytest.mark.parametrize(("step", "mode"), [(5e-4, "sync"), (1e-3, "async")])
+def test_on_a_busy_machine_the_step_of_one_has_to_be_longer(step, mode):
+    search = tune._Search(make_env(), 8, 2.0, {})
+    search._taken, search._construct, search._step = 1.5, 0.5, step
+    choice, reason = search._best(None)
+    assert choice.mode == mode
+    assert reason == (
+        f"building one takes 0.5 s and a step of it {step:.3g} s, and building 8 environments "
+        f"takes longer than the 2 s there are{BUSY}"
+    )
+
+
+@pytest.mark.parametrize(("taken", "says"), [(None, False), (0.3, False), (1.5, True)])
+def test_the_load_is_read_before_there_is_a_host(caplog, monkeypatch, taken, says):
+    seen = []
+
+    def reading(seconds):
+        seen.append((seconds, multiprocessing.active_children()))
+        return taken
+
+    monkeypatch.setattr(load, "load", reading)
+    monkeypatch.setattr(load, "usable_cores", lambda: 4)
+    _, message = auto(caplog, QUICK, 2)
+    assert seen == [(0.1, [])]
+    assert (BUSY in message) is says
+    gymvec.autotune(make_env(), 2, seconds=0.5)
+    assert seen[1:] == [(0.025, [])]
+
+
 @pytest.mark.parametrize(
     ("num_envs", "step", "if_waiting", "mode", "workers"),
     [(8, 1e-6, 0, "sync", None), (8, 1e-3, 0, "async", 4), (1, 1.0, 0, "sync", None)]
@@ -164,6 +214,14 @@ def test_the_choice_is_applied_logged_and_kept(caplog, monkeypatch):
         same.close()
     assert (type(same), same.num_workers) == (gymvec.AsyncVectorEnv, envs.num_workers)
     assert caplog.records == []
+
+
+def test_more_workers_than_environments_are_said(caplog, monkeypatch):
+    best = tune.Choice("async", 2, "block", 1.0)
+    monkeypatch.setattr(tune, "autotune", lambda *args, **kwargs: told(best))
+    with pytest.warns(UserWarning, match="num_workers=5.*: 2 workers are started"):
+        envs, _ = auto(caplog, QUICK, 2, vector_kwargs={"num_workers": 5})
+    assert envs.num_workers == 2
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 # A call that waits is ended as a user would end it; one that cannot be ended is a hang.
 PATIENCE_SECONDS = 0.5
-LONGEST_SECONDS = 300
+LONGEST_SECONDS = 260
 
 
 class Interrupted(Exception):
@@ -86,7 +86,7 @@ def run(call, log):
 
 def main(examples, number):
     faulthandler.enable()
-    faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
+    faulthandler.dump_traceback_later(LONGEST_SECONDS + examples // 20, exit=True)
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, interrupt)
     counts = {}

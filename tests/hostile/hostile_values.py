@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, OneOf, Sequence, Text, Tuple
 from hypothesis import strategies as st
+from layouts import LAYOUTS, laid_out
 
 # What lies on both sides of a guarded array.
 GUARD, GUARD_BYTES = 0xA5, 128
@@ -256,25 +257,18 @@ _SHAPES = [(), (0,), (1,), (2,), (3,), (2, 2), (4, 2), (0, 3), (2, 0), (2, 1, 2)
 
 def _array(shape, dtype, layout):
     array = np.zeros(shape, dtype)
-    if layout == "read only":
-        array.flags.writeable = False
-    elif layout == "fortran":
-        array = np.asfortranarray(array)
-    elif layout == "reversed" and shape:
-        array = array[::-1]
-    elif layout == "broadcast" and not array.dtype.hasobject:
+    if layout == "broadcast" and not array.dtype.hasobject:
         array = np.broadcast_to(np.zeros((), dtype), (1 << 40, *shape))
     elif layout == "overlapping" and array.size and not array.dtype.hasobject:
         array = np.lib.stride_tricks.as_strided(array, shape, [0] * len(shape))
-    elif layout == "misaligned" and not array.dtype.hasobject:
-        array = np.zeros(array.nbytes + 1, np.uint8)[1:].view(dtype).reshape(shape)
     elif layout == "lying" and shape:
         array = array.view(LyingArray)
+    elif layout in LAYOUTS:
+        array = laid_out(array, layout)
     return array
 
 
-_LAYOUTS = ["plain", "read only", "fortran", "reversed", "broadcast", "overlapping",
-            "misaligned", "lying"]  # fmt: skip
+_LAYOUTS = ["plain", "broadcast", "overlapping", "lying", *LAYOUTS]
 arrays = st.builds(
     _array, st.sampled_from(_SHAPES), st.sampled_from(_DTYPES), st.sampled_from(_LAYOUTS)
 )

@@ -12,7 +12,7 @@ from hypothesis import settings
 HERE = Path(__file__).parent
 # About five milliseconds each.
 EXAMPLES = 25 * settings().max_examples
-TIMEOUT_SECONDS = 280
+TIMEOUT_SECONDS = 280 + EXAMPLES // 20
 
 
 def test_every_compiled_callable_is_called():
@@ -25,6 +25,9 @@ def test_the_good_calls_are_good(name):
     kernel_calls.find(name)(*kernel_calls.CALLS[name]())
 
 
+# The program draws the examples. The marker puts it among the tests that `make test-random` runs.
+@pytest.mark.hypothesis
+@pytest.mark.timeout(TIMEOUT_SECONDS + 20)
 @pytest.mark.skipif(sys.platform == "win32", reason="interval timers")
 def test_no_crash_and_no_byte_outside(tmp_path):
     log = tmp_path / "last_call"

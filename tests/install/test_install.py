@@ -504,6 +504,8 @@ def custom_worker(*args):
     gymnasium.vector.async_vector_env._async_worker(*args)
 
 
+# Modules of other tests have the classes of Gymnasium.
+@pytest.mark.filterwarnings("ignore:.*came before `gymvec.install")
 def test_vector_envs(monkeypatch):
     sync, asynchronous = gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv
     monkeypatch.setattr(gymvec_vector, "SyncVectorEnv", Fast, raising=False)

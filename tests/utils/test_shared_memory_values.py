@@ -11,7 +11,7 @@ from equality import assert_same, assert_same_outcome, outcome
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, OneOf, Text, Tuple
 from names import name_of
 from utils.test_concatenate import ITEMS, NUMBERS, SPACES, _scalar_spaces
-from utils.test_shared_memory import contents
+from utils.test_shared_memory import arrays, contents
 
 import gymvec.utils as ours
 
@@ -332,6 +332,39 @@ def test_odd_values_of_a_dict(value):
         outcome(theirs.write_to_shared_memory, space, 1, value, reference),
     )
     assert contents(memory) == contents(reference)
+
+
+PAIR = Box(0, 9, (2,), np.uint8)
+WRONG_SIZE = (ValueError, r"expected one row of shape \(2,\), got a value of shape \(\)")
+
+
+@pytest.mark.parametrize(
+    "space, value, error, written",
+    [
+        # Gymnasium writes a single number to the whole row, so its error is the second one.
+        (Dict(a=PAIR, b=PAIR), {"a": 5}, WRONG_SIZE, [[1, 1], [1, 1]]),
+        (Dict(a=PAIR, b=PAIR), {"b": 5}, (KeyError, "'a'"), [[1, 1], [1, 1]]),
+        (Dict(a=PAIR, b=PAIR, c=PAIR), {"a": [2, 3], "b": 5}, WRONG_SIZE, [[2, 3], [1, 1], [1, 1]]),
+        (Dict(a=PAIR, b=PAIR, c=PAIR), {"a": [2, 3], "c": 5}, (KeyError, "'b'"),
+         [[2, 3], [1, 1], [1, 1]]),
+        (Tuple([PAIR, Tuple([PAIR])]), (5, 7), WRONG_SIZE, [[1, 1], [1, 1]]),
+        (Tuple([Tuple([PAIR]), PAIR]), (7, 5), (TypeError, "'int' object is not iterable"),
+         [[1, 1], [1, 1]]),
+        (Tuple([PAIR, PAIR]), (5,), WRONG_SIZE, [[1, 1], [1, 1]]),
+        (Tuple([PAIR, PAIR]), ([2, 3],), (ValueError, "longer than argument 1"), [[2, 3], [1, 1]]),
+    ],
+    ids=name_of,
+)  # fmt: skip
+def test_of_two_faults_the_earlier_part_raises(space, value, error, written):
+    """The parts before it are written, it and those after it keep what they had."""
+    memory = ours.create_shared_memory(space, 2)
+    for array in arrays(memory):
+        ctypes.memset(array, 1, ctypes.sizeof(array))
+    with pytest.raises(error[0], match=error[1]):
+        ours.write_to_shared_memory(space, 1, value, memory)
+    assert [list(array) for array in arrays(memory)] == [[1, 1, *row] for row in written]
+    with pytest.raises(IndexError):
+        ours.write_to_shared_memory(space, 2, value, memory)
 
 
 @pytest.mark.parametrize("n", [3.0, "3", None, (3,), np.float64(3)], ids=name_of)

@@ -187,6 +187,9 @@ def assert_same(actual: Any, expected: Any, path: str = "value") -> None:
             assert_same(actual.tolist(), expected.tolist(), path)
         else:
             assert value_bytes(actual) == value_bytes(expected), f"{path}: {actual!r} {expected!r}"
+        if isinstance(expected, np.ma.MaskedArray):
+            masks = np.ma.getmaskarray(actual), np.ma.getmaskarray(expected)
+            assert_same(*masks, f"{path}.mask")
     elif isinstance(expected, dict):
         assert actual.keys() == expected.keys(), f"{path}: keys {sorted(map(repr, actual))}"
         for key in expected:
@@ -195,8 +198,8 @@ def assert_same(actual: Any, expected: Any, path: str = "value") -> None:
         assert len(actual) == len(expected), f"{path}: length {len(actual)}"
         for i, (one, other) in enumerate(zip(actual, expected, strict=True)):
             assert_same(one, other, f"{path}[{i}]")
-    elif isinstance(expected, float):
-        assert np.float64(actual).tobytes() == np.float64(expected).tobytes(), path
+    elif isinstance(expected, (float, complex)):
+        assert np.array(actual).tobytes() == np.array(expected).tobytes(), path
     else:
         assert actual is expected or actual == expected, f"{path}: {actual!r} {expected!r}"
 

@@ -1,6 +1,5 @@
 """Calls of AsyncVectorEnv: their order, time-outs, attributes, the end."""
 
-import inspect
 import multiprocessing
 import time
 import warnings
@@ -14,7 +13,7 @@ from gymnasium.spaces import Dict, Discrete, Text
 from lockstep import assert_same
 from scripted import Scripted
 
-from gymvec import AsyncVectorEnv, VectorEnv
+from gymvec import AsyncVectorEnv
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -50,21 +49,6 @@ def envs():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         envs.close()
-
-
-def test_signatures():
-    own = {"num_workers", "wait", "cpu_affinity", "start_timeout", "observation_space"}
-    own |= {"action_space", "batch_size", "env_ids", "on_worker_death", "step_timeout"}
-    for name, theirs in inspect.getmembers(THEIRS, inspect.isfunction):
-        if name in vars(THEIRS) and not name.startswith("_assert") and name in dir(AsyncVectorEnv):
-            ours = inspect.signature(getattr(AsyncVectorEnv, name)).parameters
-            wanted = inspect.signature(theirs).parameters
-            ours = [p for p in ours.values() if p.name not in own]
-            assert [p.name for p in ours] == list(wanted), name
-            assert [p.default for p in ours] == [p.default for p in wanted.values()], name
-    public = {name for name in vars(THEIRS) if not name.startswith("_")}
-    assert public <= set(dir(AsyncVectorEnv))
-    assert issubclass(AsyncVectorEnv, VectorEnv)
 
 
 def test_attributes(envs):

@@ -61,7 +61,6 @@ def test_arguments_that_are_refused():
     [
         (3, {"num_workers": 2}, 2),
         (3, {"num_workers": np.int64(3)}, 3),
-        (3, {"num_workers": 9}, 3),
         (3, {"num_workers": 3, "max_concurrency": 1}, 1),
         (5, {"max_concurrency": 2, "num_workers": 4}, 2),
         (1, {}, 1),

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import sys
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -116,7 +117,7 @@ def test_closed_by_two_threads(gate, tmp_path):
 
     envs = AsyncVectorEnv([lambda: Acts(late, "close")] * 2, num_workers=2, context="fork")
     envs.reset()
-    other = Beside(envs, envs.close, 30)
+    other = Beside(envs, partial(envs.close, timeout=30))
     envs.close()
     with pytest.raises(ClosedEnvironmentError):
         envs.step(ACTIONS)

@@ -1,5 +1,6 @@
 """Some rounds of chaos with fixed seeds; `make chaos` plays on."""
 
+import gc
 import sys
 
 import chaos
@@ -19,6 +20,7 @@ def before():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(restarts, "WINDOW_SECONDS", 0.0)
         yield chaos.warm_up(("fork", "spawn", "forkserver"))
+        gc.enable()
 
 
 @pytest.mark.parametrize("seed", [2, 5, 8, 11, 14, 17])

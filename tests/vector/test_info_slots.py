@@ -52,13 +52,13 @@ def assert_steps(steps):
 everything = st.lists(st.lists(infos, min_size=N, max_size=N), min_size=1, max_size=4)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(everything)
 def test_mixtures(steps):
     assert_steps(steps)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_few_schemas_that_come_and_go(data):
     names = data.draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from info_strategies import N, arrays, gymnasiums, infos, numbers, outcome
+from info_strategies import N, arrays, gymnasiums, infos, numbers, odd_infos, outcome
 from lockstep import assert_same
 
 from gymvec.vector.infos import InfoBatch, add_info, gather_infos
@@ -32,16 +32,18 @@ def gather_infos_of(items):
     return gather_infos(items, N)
 
 
-mixtures = st.lists(st.tuples(st.integers(0, N - 1), infos), max_size=8)
+mixtures = st.lists(
+    st.tuples(st.integers(0, N - 1), st.one_of(infos, infos, odd_infos)), max_size=8
+)
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(mixtures)
 def test_mixtures(items):
     assert_as_gymnasium(items)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_changing_values_of_the_same_keys(data):
     names = data.draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True))

@@ -83,7 +83,6 @@ def test_vector_entry_point(mode):
         ("Nothing-v0", {}),
         ("not an id", {}),
         (3, {}),
-        ("Scripted-v0", {"vectorization_mode": "other"}),
         ("Scripted-v0", {"vectorization_mode": "vector_entry_point"}),
         ("OnlyVector-v0", {"vectorization_mode": "sync"}),
         ("OnlyVector-v0", {"vectorization_mode": "async"}),
@@ -102,6 +101,19 @@ def test_errors(id, kwargs):
         errors.append(caught.value)
     assert type(errors[0]) is type(errors[1])
     assert str(errors[0]) == str(errors[1])
+
+
+@pytest.mark.parametrize("mode", ["other", "Async", "async ", "AUTO", 1])
+@pytest.mark.parametrize("installed", [False, True])
+@pytest.mark.filterwarnings("ignore:.*came before `gymvec.install")
+def test_an_unknown_mode(mode, installed):
+    with pytest.raises(ValueError) as theirs:
+        gym.make_vec("Scripted-v0", vectorization_mode=mode)
+    wanted = f"{theirs.value} and 'auto'"
+    assert wanted.startswith(f"Invalid vectorization mode: {mode!r}, valid modes: ['async', ")
+    with gymvec.installation(vector_envs=installed), pytest.raises(ValueError) as ours:
+        (gym if installed else gymvec).make_vec("Scripted-v0", vectorization_mode=mode)
+    assert str(ours.value) == wanted
 
 
 def test_a_spec_as_id():

@@ -191,7 +191,11 @@ _ALL = (
         functools.partial(
             _of_functions,
             lambda fns, setting: AsyncVectorEnv(
-                fns, **{"num_workers": setting.workers, **(setting.vector_kwargs or {})}
+                fns,
+                **{
+                    "num_workers": min(setting.workers, len(fns)),
+                    **(setting.vector_kwargs or {}),
+                },
             ),
         ),
         has_workers=True,

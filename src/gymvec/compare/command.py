@@ -17,7 +17,8 @@ from typing import Any
 import gymnasium
 
 from gymvec.compare.backends import BACKENDS, LIMIT, Backend, Setting, available
-from gymvec.compare.facts import about, load
+from gymvec.compare.facts import about
+from gymvec.compare.load import load, load_text
 from gymvec.compare.measure import Plan, Pool, Row, measured, parts
 from gymvec.compare.report import FORMAT, failed, results
 from gymvec.compare.subjects import Registered
@@ -270,6 +271,7 @@ def _print(facts: dict[str, Any]) -> None:
         console.print(note, markup=False)
     versions = ", ".join(f"{name} {found}" for name, found in facts["versions"].items())
     console.print(f"{facts['machine']}, {facts['system']}; {versions}.", markup=False)
+    console.print(load_text(*facts["load before and after"]), markup=False)
 
 
 def _distributions(backends: Sequence[Backend]) -> list[str]:

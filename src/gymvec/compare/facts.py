@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shlex
 import statistics
@@ -11,14 +10,10 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from gymvec.compare.load import load
 from gymvec.vector.cores import usable_cores
 
-__all__ = ["about", "digits", "load", "median_ratio"]
-
-
-def load() -> float:
-    """Processes that wanted a core in the last minute, on average."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
+__all__ = ["about", "digits", "median_ratio"]
 
 
 def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
@@ -34,12 +29,12 @@ def digits(number: float) -> str:
 
 
 def about(
-    load_before: float, packages: Iterable[str], command: str | None = None
+    load_before: float | None, packages: Iterable[str], command: str | None = None
 ) -> dict[str, Any]:
     """Command, machine, system, load and versions.
 
     Args:
-        load_before: :func:`load` before the first figure was taken.
+        load_before: :func:`gymvec.compare.load.load` before the first figure was taken.
         packages: Distributions whose versions matter, those that are not installed too.
         command: What makes the figures again; None for the command of this process.
     """
@@ -47,7 +42,8 @@ def about(
         "command": command or " ".join(["python", *map(shlex.quote, sys.argv)]),
         "machine": f"{_processor()}, {usable_cores()} cores",
         "system": f"{platform.system()} {platform.release()}",
-        "load before and after": [load_before, load()],
+        # The figures' own processes would be part of an average.
+        "load before and after": [load_before, load(average=False)],
         "versions": {"python": platform.python_version()}
         | {name: found for name in packages if (found := _version(name))},
     }

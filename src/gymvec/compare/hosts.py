@@ -74,7 +74,7 @@ class Host:
                 args=(theirs, self._log, multiprocessing.get_context().get_start_method()),
                 daemon=False,
             )
-            with interrupts_wait(context.get_start_method()):
+            with interrupts_wait(context):
                 self._process.start()
         except Exception as error:
             self._connection.close()

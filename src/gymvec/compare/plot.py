@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gymvec.compare.backends import LIMIT
+from gymvec.compare.load import load_text
 from gymvec.compare.report import label
 
 __all__ = ["plot"]
@@ -52,6 +53,8 @@ def plot(facts: dict[str, Any], path: str) -> None:
     axes.set_ylabel("env steps per second")
     axes.set_title(f"{facts['env']['id']}, {facts['machine']}", fontsize=10)
     axes.grid(True, which="both", alpha=0.25)
+    footer = load_text(*facts["load before and after"])
+    figure.supxlabel(footer, x=0.01, horizontalalignment="left", fontsize=7)
     figure.legend(loc="outside right upper", fontsize=8, frameon=False)
     figure.savefig(path)
 

@@ -238,8 +238,11 @@ def _sample_of(space: Space[Any], batch: Any, environment: int) -> Any:
 def write_to_shared_memory(space: Space[Any], index: int, value: Any, shared_memory: Any) -> None:
     """Write the sample of one environment into shared memory.
 
-    A value of another dtype is cast as NumPy casts it without a rule. An error leaves each
-    array leaf as it was.
+    A value of another dtype is cast as NumPy casts it without a rule. The parts of a Tuple or
+    Dict are written in the order of the space, and the first that cannot be written raises its
+    error. So a wrong size in one part is the error even if a later part is missing. The parts
+    before it are written; it and the parts after it stay as they were. No row of an array leaf
+    is ever half-written. A wrong index is the error whatever else is wrong, and nothing is written.
 
     Args:
         space: Space of a single environment.

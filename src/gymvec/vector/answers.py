@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gymvec.vector.errors import text_of, unpack_error
-from gymvec.vector.mail import Subject
+from gymvec.vector.mail import Subject, dumps
 
 __all__ = ["NOTHING", "Answers", "opened"]
 
@@ -36,11 +36,16 @@ class Answers:
 NOTHING = Answers()
 
 
-def opened(env: int, subject: Subject, packed: bytes) -> tuple[Subject, Any]:
-    """The content of an envelope, which may be of a class that this process cannot import."""
+def opened(env: int, subject: Subject, packed: memoryview) -> tuple[Subject, Any]:
+    """The content of an envelope, which may be of a class that this process cannot import.
+
+    That of an error stays packed.
+    """
+    if subject is Subject.ERROR:
+        return subject, packed
     try:
         return subject, pickle.loads(packed)
     except Exception as error:
         name = f"{type(error).__name__}: {text_of(error)}"
         text = f"what environment {env} returned cannot be unpickled here: {name}"
-        return Subject.ERROR, (None, text, f"{text}\n")
+        return Subject.ERROR, dumps((text, f"{text}\n"))

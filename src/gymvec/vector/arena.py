@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import sys
 from collections.abc import Iterator
 from multiprocessing import heap
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from gymnasium import Space
 from gymvec import _bell
 from gymvec.vector.cores import memory_limit
 from gymvec.vector.info_slots import SLOT_BYTES
+from gymvec.vector.interrupts import interrupts_held
 from gymvec.vector.rows import blocks_of, is_array_leaf, leaves, shape_of, subspaces
 
 __all__ = ["ActionPlace", "Arena", "Layout", "Place", "Slice"]
@@ -207,9 +209,10 @@ def _no_room(size: int, number: int, reason: str) -> OSError:
 
 
 class Arena:
-    """The mapping itself, which goes to a child process with any start method.
+    """The mapping itself.
 
-    The memory is released when the last array on it is gone.
+    The memory is released when the last array on it is gone. A child process that is not forked
+    attaches to the mapping; see :meth:`reduction`.
 
     Args:
         size: Bytes.
@@ -224,7 +227,9 @@ class Arena:
         if limit is not None and size > limit:
             raise _no_room(size, errno.ENOMEM, f"the cgroup allows {limit} bytes of memory")
         try:
-            self._heap = heap.Arena(size)
+            # Ctrl-C would leave a file without an owner. Reserving takes long, and may be cut short.
+            with interrupts_held():
+                self._heap = heap.Arena(size)
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._heap.fd, 0, size)
         except OSError as error:
@@ -238,3 +243,33 @@ class Arena:
     def buffer(self) -> Any:
         """The memory, writable."""
         return self._heap.buffer
+
+    def reduction(self, reducer: Any) -> tuple[Any, ...]:
+        """How a pickle of a process that is being started attaches to the mapping.
+
+        Args:
+            reducer: Module of reductions of the process's context, whose descriptors travel by
+                other ways in other packages.
+
+        Returns:
+            A function and its arguments, as from ``__reduce__``.
+        """
+        if sys.platform == "win32":
+            return _attach_by_name, (self._heap.size, self._heap.name)
+        return _attach, (self._heap.size, reducer.DupFd(self._heap.fd))
+
+
+def _attached(mapping: heap.Arena) -> Arena:
+    arena = Arena.__new__(Arena)
+    arena._heap = mapping
+    return arena
+
+
+def _attach(size: int, descriptor: Any) -> Arena:
+    return _attached(heap.Arena(size, descriptor.detach()))
+
+
+def _attach_by_name(size: int, name: str) -> Arena:
+    mapping: Any = heap.Arena.__new__(heap.Arena)
+    mapping.__setstate__((size, name))
+    return _attached(mapping)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
+import inspect
 import multiprocessing
 import weakref
 from collections.abc import Callable, Sequence
@@ -18,13 +20,14 @@ from gymvec.utils import batch_space, create_empty_array
 from gymvec.vector.actions import bind_action_writer
 from gymvec.vector.arena import Layout
 from gymvec.vector.calls import Calls
+from gymvec.vector.copies import copy_value
 from gymvec.vector.cores import cpu_quota, usable_cores
 from gymvec.vector.deadlines import Late, deadline_after
 from gymvec.vector.engine import Engine
 from gymvec.vector.errors import StepTimeoutError
 from gymvec.vector.last_seen import LastSeen
 from gymvec.vector.observations import Observations, check_shareable
-from gymvec.vector.options import check_options, positive, single_spaces
+from gymvec.vector.options import autoreset_mode_of, check_options, positive, single_spaces
 from gymvec.vector.pending import IDLE
 from gymvec.vector.restarts import RestartingEngine
 from gymvec.vector.spaces import batched_observation_space, check_reports
@@ -37,6 +40,16 @@ _made: weakref.WeakValueDictionary[int, AsyncVectorEnv] = weakref.WeakValueDicti
 # At exit, those whose calls are refused. A thread that lets go of one would end its workers, while
 # its engine closes.
 _refused: list[AsyncVectorEnv] = []
+
+# What keeps the arena, besides the engine and what the caller has.
+_ON_ARENA = (
+    "_observations",
+    "_next_batch",
+    "_batch_of_copies",
+    "_put_actions",
+    "_batches",
+    "_last_seen",
+)
 
 
 class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
@@ -172,8 +185,8 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
                 https://farama.org/Vector-Autoreset-Mode.
             max_concurrency: Most environments that run at a time: an upper limit of the
                 number of workers.
-            num_workers: Number of processes, at most ``n``. None for one a core that this
-                process may use.
+            num_workers: Number of processes, at most ``n``: of more than that a warning says
+                that ``n`` are started. None for one a core that this process may use.
             wait: How both sides wait: ``"auto"`` spins for a moment and then sleeps, ``"spin"``
                 never sleeps, ``"block"`` never spins.
             cpu_affinity: Cores to pin the workers to, in turn (Linux).
@@ -209,6 +222,7 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         # Until the end there is nothing to close.
         self.closed = True
         self._closing = False
+        self._used_beside = False
         check_options(env_fns, worker, wait, cpu_affinity, on_worker_death, step_timeout)
         self.env_fns = env_fns
         self.on_worker_death = on_worker_death
@@ -219,12 +233,19 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         self.daemon = daemon
         self.worker = worker
         self.observation_mode = observation_mode
-        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.autoreset_mode = autoreset_mode_of(autoreset_mode)
         self.max_concurrency = positive(max_concurrency, "max_concurrency")
         self.num_envs = len(env_fns)
+        num_workers = positive(num_workers, "num_workers")
+        if num_workers is not None and num_workers > self.num_envs:
+            logger.warn(
+                f"`num_workers={num_workers}` is more than there are environments: "
+                f"{self.num_envs} workers are started, one for each environment.",
+                stacklevel=2,
+            )
         self.num_workers = min(
             self.num_envs,
-            positive(num_workers, "num_workers") or usable_cores(),
+            num_workers or usable_cores(),
             self.max_concurrency or self.num_envs,
         )
         self.batch_size = positive(batch_size, "batch_size") or self.num_envs
@@ -241,28 +262,29 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         if shared_memory:
             check_shareable(self.single_observation_space)
 
+        # If Ctrl-C comes before there is a name for it, the workers end with their owner.
         self._engine = self._start(wait, cpu_affinity, start_timeout)
         try:
             reports = self._engine.reports(deadline_after(start_timeout))
             spaces = check_reports(self, reports)
+            first = reports[0][2]
+            self.metadata = {**first["metadata"], "autoreset_mode": self.autoreset_mode}
+            self.render_mode = first["render_mode"]
+            self.action_space = batch_space(self.single_action_space, self.batch_size)
+            if observation_mode == "same":
+                spaces = spaces[: self.batch_size]
+            self.observation_space, _ = batched_observation_space(observation_mode, spaces)
+            self._bind()
+            _made[id(self)] = self
+            self.closed = False
         except Late:
-            self._engine.end(0.0)
+            self._end(0.0)
             raise StepTimeoutError(
                 f"the environments were not built within `start_timeout={start_timeout}` seconds"
             ) from None
         except BaseException:
-            self._engine.close(None)
+            self._end(None)
             raise
-        first = reports[0][2]
-        self.metadata = {**first["metadata"], "autoreset_mode": self.autoreset_mode}
-        self.render_mode = first["render_mode"]
-        self.action_space = batch_space(self.single_action_space, self.batch_size)
-        if observation_mode == "same":
-            spaces = spaces[: self.batch_size]
-        self.observation_space, _ = batched_observation_space(observation_mode, spaces)
-        self._bind()
-        _made[id(self)] = self
-        self.closed = False
 
     def _start(
         self, wait: str, cpu_affinity: Sequence[int] | None, start_timeout: float | None
@@ -336,41 +358,62 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         """This process's ends of the pipes to the workers."""
         return [mailbox.connection for mailbox in self._engine.workers.mailboxes]
 
-    def close(  # type: ignore[override]
-        self, timeout: float | None = None, terminate: bool = False
-    ) -> None:
+    def close(self, **kwargs: Any) -> None:
         """Close the sub-environments and end the workers. Always ends; a second call does nothing.
 
+        The processes are ended at once where another thread is in a call, which then raises a
+        ClosedEnvironmentError. Where the first was interrupted, the second does what was left.
+
         Args:
-            timeout: Seconds for a pending call and for the environments to close, 5 if None.
-                After that the processes are ended by SIGTERM and SIGKILL; at once where another
-                thread is in a call, which then raises a ClosedEnvironmentError.
-            terminate: End the processes at once.
+            **kwargs: ``timeout`` and ``terminate``, as for :meth:`close_extras`.
 
         Raises:
             Exception: What the first sub-environment raised whose ``close`` failed; all
                 workers are gone nevertheless.
+            TypeError: :meth:`close_extras` has no such argument; nothing was closed.
         """
-        if self._closing:
+        me = get_ident()
+        if self.closed and self._is_gone():
             return
-        # A call that is under way ends with an error, as soon as the workers have.
-        used = self._refuse_calls()
         try:
-            super().close(timeout=timeout, terminate=terminate or used)
+            inspect.signature(self.close_extras).bind(**kwargs)
+        except TypeError as wrong:
+            raise TypeError(f"{type(self).__name__}.close_extras() {wrong}") from None
+        # Nothing is called from this look to the assignment: neither another thread nor Ctrl-C
+        # comes between.
+        if self._closer is not None:
+            return
+        self._closer = me
+        try:
+            # A call that is under way ends with an error, as soon as the workers have.
+            used = self._refuse_calls()
+            # Where it is true, the base class does nothing.
+            self.closed = False
+            super().close(**{**kwargs, "terminate": True} if used else kwargs)
         finally:
-            self.closed = True
+            self._closer, self.closed = None, True
+
+    def _is_gone(self) -> bool:
+        """Whether there is nothing left to close."""
+        engine = self.__dict__.get("_engine")
+        return engine is None or (engine.ended and self.__dict__.keys().isdisjoint(_ON_ARENA))
 
     def _refuse_calls(self) -> bool:
         """From now on refuse the calls of other threads. Whether one of them is in a call."""
-        self._closing = True
         me = get_ident()
-        used = self._user not in (None, me, ~me)
+        used = self._used_beside or self._user not in (None, me, ~me)
         # Lent to a subclass's `close_extras`, which may make calls before the workers end.
-        self._user = ~me
+        self._closing, self._user, self._used_beside = True, ~me, used
         return used
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
-        """Close the sub-environments and end the workers."""
+        """Close the sub-environments and end the workers; :meth:`close` calls this.
+
+        Args:
+            timeout: Seconds for a pending call and for the environments to close, 5 if None.
+                After that the processes are ended by SIGTERM and SIGKILL.
+            terminate: End the processes at once.
+        """
         self._user = get_ident()
         state, self._state = self._state, IDLE
         error = None
@@ -384,21 +427,27 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
             # Also where warnings are errors.
             error = self._end(0.0 if terminate else timeout)
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                # The error's traceback keeps this frame, which would keep the error.
+                del error
 
     def _end(self, timeout: float | None) -> BaseException | None:
         try:
             return self._engine.close(timeout)
         finally:
-            # They keep the arena. What else does is the caller's, or `observations`.
-            del self._observations, self._next_batch, self._batch_of_copies
-            del self._put_actions, self._batches
-            del self._last_seen
+            if not self.copy and "observations" in self.__dict__:
+                # What is still on the arena after this is the caller's, or cannot be copied.
+                with contextlib.suppress(Exception):
+                    self.observations = copy_value(self.observations)
+            for name in _ON_ARENA:
+                self.__dict__.pop(name, None)
 
     def __del__(self) -> None:
         """End the workers of an environment that nobody closed."""
         engine = self.__dict__.get("_engine")
-        if engine is not None and not self.closed:
+        if engine is not None:
             engine.close(0.0)
             self.closed = True
 
@@ -411,3 +460,17 @@ def _refuse_all_calls() -> None:
     for envs in used:
         # At once, as `close` does it.
         envs._engine.close(0.0)
+
+
+def _name_after_public_class() -> None:
+    """Let Python's TypeErrors, and pickles of methods, name the class that callers know."""
+    for base in AsyncVectorEnv.__mro__[1:]:
+        if base.__module__.startswith("gymvec."):
+            for name, method in vars(base).items():
+                if inspect.isfunction(method) and not name.startswith("_"):
+                    for function in (method, inspect.unwrap(method)):
+                        function.__module__ = AsyncVectorEnv.__module__
+                        function.__qualname__ = f"{AsyncVectorEnv.__name__}.{name}"
+
+
+_name_after_public_class()

@@ -46,7 +46,7 @@ class Calls(SendRecv[ObsType, ActType]):
         return self._within(self.call_wait)
 
     @alone
-    def call_async(self, name: str, *args: Any, **kwargs: Any) -> None:
+    def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
         """Begin to call a method of each sub-environment, or to get its attribute.
 
         Args:

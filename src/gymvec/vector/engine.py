@@ -24,6 +24,7 @@ from gymvec.vector.cores import usable_cores
 from gymvec.vector.deadlines import Late, seconds_left
 from gymvec.vector.errors import WorkerDiedError
 from gymvec.vector.info_slots import InfoSlots
+from gymvec.vector.interrupts import interrupts_held
 from gymvec.vector.letters import FLUSH_SECONDS, SLICE_SECONDS, Letters
 from gymvec.vector.mail import Mailbox, Subject
 from gymvec.vector.processes import Workers
@@ -60,6 +61,7 @@ class Engine(Letters):
         step_timeout: Seconds that a worker may take for an answer while ``timed``, or None.
 
     Attributes:
+        ended: Whether all processes are gone, and what was theirs.
         withdrawn: Environments whose answers went with their worker since they were last sent
             to; see :class:`gymvec.vector.restarts.RestartingEngine`.
     """
@@ -81,7 +83,8 @@ class Engine(Letters):
         super().__init__(layout, step_timeout)
         self.arena = Arena(layout.size)
         self.late = False
-        self._ended = False
+        self.ended = False
+        self._ending = False
         self.withdrawn: set[int] = set()
         self._next_look = 0.0
         self.sent: frozenset[int] | None = None
@@ -322,7 +325,9 @@ class Engine(Letters):
     # --- the end ---
 
     def close(self, seconds: float | None) -> BaseException | None:
-        """Close the environments, then end the workers. Always ends; a second call does nothing.
+        """Close the environments, then end the workers. Always ends.
+
+        A second call does nothing, but where the first was interrupted it does what was left.
 
         Args:
             seconds: How long to wait for the environments; 0 to end the processes at once.
@@ -330,7 +335,7 @@ class Engine(Letters):
         Returns:
             What the first environment raised whose ``close`` failed.
         """
-        if self._ended or not self._mine:
+        if self.ended or not self._mine:
             return None
         seconds = _CLOSE_SECONDS if seconds is None else seconds
         self.timed = False
@@ -339,7 +344,8 @@ class Engine(Letters):
         deadline = time.monotonic() + seconds
         error = None
         try:
-            if seconds > 0:
+            # Where an end was interrupted the pipes may be closed.
+            if seconds > 0 and not self._ending:
                 error = self._close_environments(deadline)
         except Late:
             deadline = 0.0
@@ -366,16 +372,27 @@ class Engine(Letters):
                 pass  # The others can still close theirs.
 
     def end(self, seconds: float) -> None:
-        """End and reap every process, and let go of pipes and arena."""
-        if self._ended or not self._mine:
+        """End and reap every process, and let go of pipes and arena.
+
+        Each of the steps may be done twice, so that an interrupted end can be repeated.
+        """
+        if self.ended or not self._mine:
             return
-        self._ended = True
-        _engines.discard(self)
+        self._ending = True
         self.workers.end(seconds)
-        # Where another thread waits on the bell, it stays until that ends.
-        with contextlib.suppress(RuntimeError):
-            self.bell.close()
-        del self.results, self.info_slots, self.arena
+        # The descriptor is closed by a finalizer, which Ctrl-C would end and not be raised from.
+        with interrupts_held():
+            for name in ("results", "info_slots", "arena"):
+                self.__dict__.pop(name, None)
+        self.let_go()
+        _engines.discard(self)
+        self.ended = True
+
+    def let_go(self) -> None:
+        """At the end, let go of the control words; where another thread waits on them, it does."""
+        if self._ending:
+            with contextlib.suppress(RuntimeError):
+                self.bell.close()
 
 
 @atexit.register
@@ -390,6 +407,8 @@ def _close_all() -> None:
             import logging  # not needed before
 
             logging.getLogger("gymvec").warning("closing an environment at exit failed: %r", error)
+        # The error's traceback keeps this frame, which would keep the error.
+        del error
 
 
 def _disown_all() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import io
 import multiprocessing
 import pickle
 import signal
@@ -100,14 +101,19 @@ class WorkerTraceback(Exception):
         return f"\n\n{self.text}"
 
 
-def pack_error(error: BaseException) -> tuple[bytes | None, str, str]:
-    """An exception as it travels: pickled if that is possible, its name, and its traceback."""
+def pack_error(error: BaseException) -> bytes:
+    """An exception as it travels.
+
+    Returns:
+        Two pickles, one behind the other: of its name and traceback, and of the exception if
+        that is possible.
+    """
     name = f"{type(error).__module__}.{type(error).__qualname__}: {text_of(error)}"
     try:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     except Exception:
         text = f"{name}\n"
-    return _pickled(error), name, text
+    return dumps((name, text)) + _pickled(error)
 
 
 def text_of(error: BaseException) -> str:
@@ -118,7 +124,7 @@ def text_of(error: BaseException) -> str:
         return f"<its str() raised {type(failure).__name__}>"
 
 
-def _pickled(error: BaseException) -> bytes | None:
+def _pickled(error: BaseException) -> bytes:
     state = {**_slots(error), **vars(error)}
     try:
         return dumps((type(error), error.args, state))
@@ -128,7 +134,7 @@ def _pickled(error: BaseException) -> bytes | None:
             kept = {name: value for name, value in state.items() if _can_travel(value)}
             return dumps((type(error), error.args, kept))
         except Exception:
-            return None
+            return b""
 
 
 def _slots(error: BaseException) -> dict[str, Any]:
@@ -152,9 +158,9 @@ def _can_travel(value: Any) -> bool:
     return True
 
 
-def _rebuild(letter: bytes) -> BaseException:
+def _rebuild(stream: io.BytesIO) -> BaseException:
     # Without calling __init__, whose arguments need not be `args`.
-    kind, args, state = pickle.loads(letter)
+    kind, args, state = pickle.load(stream)
     error = kind.__new__(kind, *args)
     if not isinstance(error, BaseException):
         raise TypeError(f"{kind} is no exception")
@@ -165,7 +171,7 @@ def _rebuild(letter: bytes) -> BaseException:
     return error
 
 
-def unpack_error(packed: tuple[bytes | None, str, str], envs: list[int]) -> BaseException:
+def unpack_error(packed: bytes | memoryview, envs: list[int]) -> BaseException:
     """The exception to raise in the parent, with the worker's traceback as its cause.
 
     Args:
@@ -173,11 +179,12 @@ def unpack_error(packed: tuple[bytes | None, str, str], envs: list[int]) -> Base
         envs: The environments that failed in the same call, the one it comes from first; the
             others are named in the cause.
     """
-    letter, name, text = packed
+    stream = io.BytesIO(packed)
+    name, text = pickle.load(stream)
     error: BaseException | None = None
-    if letter is not None:
+    if stream.tell() < len(packed):
         try:
-            error = _rebuild(letter)
+            error = _rebuild(stream)
         except Exception as failure:
             text += f"\nIt could not be rebuilt here: {type(failure).__name__}: {failure}\n"
     if error is None:

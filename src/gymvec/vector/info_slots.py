@@ -44,7 +44,6 @@ class InfoSlots:
         self._numbers = np.zeros(len(slots), dtype=np.int32)
         self._views: list[_Views] = [_Views(slots, ())]
         self._known: dict[tuple[Any, ...], int] = {}
-        self._batches: list[InfoBatchSlots] = []
 
     def learn(self, env: int, number: int, signature: tuple[Any, ...]) -> None:
         """Take a new schema of the worker that has environment ``env``."""
@@ -52,9 +51,8 @@ class InfoSlots:
         if found is None:
             # So that it can be done again after an interrupt. Number 0 is no schema.
             number_here = len(self._known) + 1
-            for slots in (self, *self._batches):
-                del slots._views[number_here:]
-                slots._views.append(_Views(slots._slots, signature))
+            del self._views[number_here:]
+            self._views.append(_Views(self._slots, signature))
             found = self._known[signature] = number_here
         self._table[self._workers[env], number] = found
 
@@ -99,9 +97,7 @@ class InfoSlots:
 
     def batches(self, size: int) -> InfoBatchSlots:
         """What gathers the infos of ``size`` environments at a time."""
-        batch = InfoBatchSlots(self, size)
-        self._batches.append(batch)
-        return batch
+        return InfoBatchSlots(self, size)
 
     def _translate(self) -> int:
         return same_schema(self._slots, self._table, self._workers, self._numbers)
@@ -142,7 +138,6 @@ class InfoBatchSlots(InfoSlots):
         super().__init__(np.zeros((size, SLOT_BYTES), np.uint8), [0] * size)
         self._whole = whole
         self._known = whole._known
-        self._views += [_Views(self._slots, signature) for signature in self._known]
         self._heads = np.ndarray(
             len(whole._slots), np.uint32, whole._slots.data, strides=whole._slots.strides[:1]
         )
@@ -160,6 +155,10 @@ class InfoBatchSlots(InfoSlots):
         numbers = self._heads[envs]
         if (numbers > MAX_SCHEMAS).any():
             raise RuntimeError(f"an info slot of environments {envs.tolist()} is corrupt")
+        known = len(self._views) - 1
+        if known < len(self._known):
+            # The whole does not know its batches: references both ways would keep the arena.
+            self._views += [_Views(self._slots, new) for new in [*self._known][known:]]
         self._numbers = whole._table[whole._workers[envs], numbers]
         if (self._numbers < 0).any():
             raise RuntimeError(f"an info slot of environments {envs.tolist()} is corrupt")

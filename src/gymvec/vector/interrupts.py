@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import signal
 import threading
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["interrupts_wait", "let_interrupts_through"]
+__all__ = ["interrupts_held", "interrupts_wait", "let_interrupts_through"]
 
 _HAS_MASK = hasattr(signal, "pthread_sigmask")
 
 
 @contextlib.contextmanager
-def interrupts_wait(method: str) -> Iterator[None]:
+def interrupts_wait(context: Any) -> Iterator[None]:
     """Hold Ctrl-C back while processes are started: one that is started by half complains.
 
     The processes inherit the mask, so that it does not reach them before they are ready for it:
@@ -22,18 +23,20 @@ def interrupts_wait(method: str) -> Iterator[None]:
     threads, and whichever the system tells, the handler is called in the main one.
 
     Args:
-        method: How the processes are started.
+        context: The multiprocessing context that starts the processes.
     """
-    if _HAS_MASK:
-        from multiprocessing import forkserver, resource_tracker  # not there on Windows
-
-        # These processes are not ours alone, and starting them lets the signal through.
-        if method != "fork":
-            resource_tracker.ensure_running()
-        if method == "forkserver":
-            forkserver.ensure_running()
-    with _handler_waits(), _masked():
-        yield
+    with interrupts_held():
+        if _HAS_MASK:
+            method = context.get_start_method()
+            # Of multiprocessing, or of the package of the context; not there on Windows.
+            package = context.reducer.__package__
+            # These processes are not ours alone, and starting them undoes the mask.
+            if method != "fork":
+                importlib.import_module(f"{package}.resource_tracker").ensure_running()
+            if method == "forkserver":
+                importlib.import_module(f"{package}.forkserver").ensure_running()
+        with _masked():
+            yield
 
 
 @contextlib.contextmanager
@@ -49,7 +52,12 @@ def _masked() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _handler_waits() -> Iterator[None]:
+def interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back until the end of a block that it must not cut in two.
+
+    Only the handler waits: system calls are interrupted and go on, and processes that are started
+    meanwhile get the signal.
+    """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield

@@ -12,7 +12,7 @@ from gymvec.vector.answers import opened
 from gymvec.vector.arena import Layout
 from gymvec.vector.deadlines import Late, seconds_left
 from gymvec.vector.info_slots import InfoSlots
-from gymvec.vector.mail import Mailbox, Subject, dumps
+from gymvec.vector.mail import Mailbox, Subject, join_parts, parts_of
 from gymvec.vector.watch import Watch
 
 __all__ = ["FLUSH_SECONDS", "SLICE_SECONDS", "Letters"]
@@ -40,7 +40,7 @@ class Letters(Watch):
         # Whether a pipe has not taken all letters.
         self._unwritten = False
         # Envelopes that were received: the subject, and the pickled content.
-        self._letters: dict[int, tuple[Subject, bytes]] = {}
+        self._letters: dict[int, tuple[Subject, memoryview]] = {}
         # The share of their time that steps wait, until somebody was told.
         self._waits: float | None = None
         self._told = False
@@ -48,9 +48,13 @@ class Letters(Watch):
     def _sorted(self, arguments: dict[int, bytes]) -> list[tuple[Mailbox, bytes]]:
         letters = []
         for mailbox, part in zip(self.workers.mailboxes, self.layout.slices, strict=True):
-            own = {env: arguments[env] for env in range(part.start, part.stop) if env in arguments}
+            own = [
+                (env, Subject.ARGUMENT, arguments[env])
+                for env in range(part.start, part.stop)
+                if env in arguments
+            ]
             if own:
-                letters.append((mailbox, dumps(own)))
+                letters.append((mailbox, join_parts(own)))
         return letters
 
     def _deliver(self) -> None:
@@ -104,15 +108,15 @@ class Letters(Watch):
             f"{{'num_workers': {envs}}})"
         )
 
-    def _parse(self, letter: bytes) -> dict[int, tuple[Subject, bytes]]:
-        letters = {}
-        for env, subject, packed in pickle.loads(letter):
+    def _parse(self, letter: bytes) -> dict[int, tuple[Subject, memoryview]]:
+        letters: dict[int, tuple[Subject, memoryview]] = {}
+        for env, subject, packed in parts_of(letter):
             if subject is Subject.SCHEMA:
                 self.info_slots.learn(env, *pickle.loads(packed))
             elif subject is Subject.WAITS:
                 self._waits = pickle.loads(packed)
             elif subject is Subject.BUILT:
-                self._built(env, pickle.loads(packed))
+                self._built(env, packed)
             else:
                 letters[env] = (subject, packed)
         return letters

@@ -33,22 +33,26 @@ def check_shareable(space: Space[Any]) -> None:
         ValueError: A custom space comes first among those that cannot.
     """
     refusal: Exception | None = None
-    for _, leaf in leaves(space):
-        if is_array_leaf(leaf):
-            return
-        try:
-            create_shared_memory(leaf, n=1)
-        except (CustomSpaceError, TypeError) as error:
-            refusal = refusal or error
-        else:
-            return
-    if isinstance(refusal, CustomSpaceError):
-        raise ValueError(
-            "Using `AsyncVector(..., shared_memory=True)` caused an error, you can disable "
-            "this feature with `shared_memory=False` however this is slower."
-        ) from refusal
-    if refusal is not None:
-        raise refusal
+    try:
+        for _, leaf in leaves(space):
+            if is_array_leaf(leaf):
+                return
+            try:
+                create_shared_memory(leaf, n=1)
+            except (CustomSpaceError, TypeError) as error:
+                refusal = refusal or error
+            else:
+                return
+        if isinstance(refusal, CustomSpaceError):
+            raise ValueError(
+                "Using `AsyncVector(..., shared_memory=True)` caused an error, you can disable "
+                "this feature with `shared_memory=False` however this is slower."
+            ) from refusal
+        if refusal is not None:
+            raise refusal
+    finally:
+        # The error's traceback keeps this frame, which would keep the error.
+        del refusal
 
 
 class Observations:

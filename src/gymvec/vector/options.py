@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Env, Space
+from gymnasium.vector.vector_env import AutoresetMode
 
 from gymvec.vector.spaces import batched_observation_space
 
-__all__ = ["check_options", "positive", "single_spaces"]
+__all__ = ["autoreset_mode_of", "check_options", "positive", "single_spaces"]
 
 _WAIT_MODES = ("auto", "spin", "block")
 _ON_DEATH = ("raise", "restart")
@@ -52,6 +53,19 @@ def check_options(
         )
     if cpu_affinity is not None and not hasattr(os, "sched_setaffinity"):
         raise ValueError("`cpu_affinity` needs Linux; leave it None on this system")
+
+
+def autoreset_mode_of(value: str | AutoresetMode) -> AutoresetMode:
+    """An autoreset mode from itself or its value.
+
+    Raises:
+        ValueError: There is no such mode; the message names those that there are.
+    """
+    try:
+        return AutoresetMode(value)
+    except ValueError as unknown:
+        modes = ", ".join(repr(mode.value) for mode in AutoresetMode)
+        raise ValueError(f"{unknown}; expected one of {modes}") from None
 
 
 def positive(value: int | None, name: str) -> int | None:

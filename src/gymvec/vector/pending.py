@@ -52,6 +52,9 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
     # subclass; and whether `close` was called.
     _user: int | None = None
     _closing: bool = False
+    # The thread that is closing now, and whether another one was in a call then.
+    _closer: int | None = None
+    _used_beside: bool = False
 
     def _bind_pending(self) -> None:
         # A call that is sent once late environments have answered, and what they are late with.
@@ -93,7 +96,10 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
 
     def _check_not_closed_meanwhile(self, error: Exception) -> None:
         """Where a call failed: by a `close` of another thread, which takes all from under it?"""
-        if self._closing and not isinstance(error, ClosedEnvironmentError):
+        if not self._closing:
+            return
+        self._engine.let_go()
+        if not isinstance(error, ClosedEnvironmentError):
             raise self._closed_error() from error
 
     def _refuse(self, name: str) -> NoReturn:
@@ -208,7 +214,11 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
         error = answers.error
         if error is not None:
             self._state = IDLE
-            raise error
+            try:
+                raise error
+            finally:
+                # The error's traceback keeps this frame, which would keep the error.
+                del error
         return answers.letters
 
     def _drop_late(self, deadline: float | None) -> None:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing.process
 import os
+import signal
+import sys
 import time
+import weakref
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import wait
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from gymvec import _bell
-from gymvec.utils import CloudpickleWrapper, clear_mpi_env_vars
+from gymvec.utils import clear_mpi_env_vars
 from gymvec.vector.arena import Arena, Layout
-from gymvec.vector.interrupts import interrupts_wait
-from gymvec.vector.mail import Mailbox, dumps
+from gymvec.vector.carried import Carried, EnvFns, carried_connection
+from gymvec.vector.interrupts import interrupts_held, interrupts_wait
+from gymvec.vector.mail import Mailbox
 from gymvec.vector.registered import other_specs
 from gymvec.vector.worker import Orders, run_worker
 
-__all__ = ["Workers", "blame"]
+__all__ = ["Workers"]
 
 # How long a process gets to end by itself, and after SIGTERM, before the next harder way.
 _TERM_SECONDS = 1.0
@@ -45,6 +50,8 @@ class _Plan(NamedTuple):
 class Workers:
     """The processes of one vector environment and the parent's ends of their pipes.
 
+    Whoever drops it without :meth:`end`, such as a constructor that was interrupted, ends them.
+
     Attributes:
         processes: The processes.
         mailboxes: The ends of the pipes.
@@ -54,6 +61,11 @@ class Workers:
         self.processes: list[Any] = []
         self.mailboxes: list[Mailbox] = []
         self._plan: _Plan | None = None
+        self._finalizer = weakref.finalize(
+            self, _end_now, self.processes, self.mailboxes, os.getpid()
+        )
+        # At exit the engines close, which gives the environments time.
+        self._finalizer.atexit = False
 
     def start(
         self,
@@ -116,7 +128,7 @@ class Workers:
         """Around the start of processes; the registered environments that they do not know."""
         method = context.get_start_method()
         specs = [] if method == "fork" else other_specs()
-        with clear_mpi_env_vars(), interrupts_wait(method):
+        with interrupts_held(), clear_mpi_env_vars(), interrupts_wait(context):
             yield specs
 
     def _start(
@@ -128,10 +140,18 @@ class Workers:
         last_seen: dict[int, bytes] | None,
     ) -> tuple[Any, Mailbox]:
         part = plan.layout.slices[index]
-        fns = list(plan.env_fns[part.start : part.stop])
+        fns = plan.env_fns[part.start : part.stop]
         ours, theirs = context.Pipe()
+        # Before there is a process, which an error would leave without an owner.
+        mailbox = Mailbox(ours)
         # A fork copies the parent's ends; elsewhere there is nothing to close.
         forks = context.get_start_method() == "fork"
+        reducer = context.reducer
+        arena: Any = plan.arena
+        connection: Any = theirs
+        if not forks:
+            arena = Carried(partial(plan.arena.reduction, reducer))
+            connection = carried_connection(theirs, reducer)
         unused = [ours, *(box.connection for box in self.mailboxes)] if forks else []
         cores = plan.cores
         process = context.Process(
@@ -140,10 +160,10 @@ class Workers:
                 Orders(
                     index=index,
                     parent_pid=os.getpid(),
-                    arena=plan.arena,
+                    arena=arena,
                     layout=plan.layout,
-                    env_fns=CloudpickleWrapper(cast(Any, fns)),
-                    connection=theirs,
+                    env_fns=EnvFns(fns, part.start, reducer),
+                    connection=connection,
                     unused=unused,
                     core=None if cores is None else cores[index % len(cores)],
                     specs=specs,
@@ -156,12 +176,12 @@ class Workers:
         )
         try:
             process.start()
-        except Exception as error:
+        except Exception:
             ours.close()
-            raise blame(fns, part.start, error) from error
+            raise
         finally:
             theirs.close()
-        return process, Mailbox(ours)
+        return process, mailbox
 
     def has_ended(self, worker: int) -> bool:
         """Whether a process is gone. Its pipe may be held open by its own children."""
@@ -187,50 +207,105 @@ class Workers:
         """Kill a process that is still there, and reap it. Whether it is gone."""
         process = self.processes[worker]
         if not _has_ended(process):
-            process.kill()
+            _kill(process)
             _wait([process], _KILL_SECONDS)
             if not _has_ended(process):
                 return False
         process.join()
-        process._popen.close()
+        _release(process)
         return True
 
     def end(self, seconds: float) -> None:
-        """End and reap every process, and close the pipes.
+        """End and reap every process, and close the pipes. May be called again.
+
+        Ctrl-C cuts the patience short: the processes are killed before it is raised.
 
         Args:
             seconds: How long they may take to end by themselves.
         """
         try:
             _wait(self.processes, min(seconds, _TERM_SECONDS))
-            for stop in ("terminate", "kill"):
+            for stop in (_terminate, _kill):
                 alive = [process for process in self.processes if not _has_ended(process)]
                 for process in alive:
-                    getattr(process, stop)()
+                    stop(process)
                 _wait(alive, _TERM_SECONDS)
         finally:
             # It keeps the arena.
             self._plan = None
-            # Also when Ctrl-C cut the patience short.
-            for process in self.processes:
-                if not _has_ended(process):
-                    process.kill()
-                process.join()
-                # Its sentinel is of no more use; unlike Process.close, this keeps the exit code.
-                process._popen.close()
-            for mailbox in self.mailboxes:
-                mailbox.close()
+            _end_now(self.processes, self.mailboxes, os.getpid())
 
     def disown(self) -> None:
         """Leave the processes to the parent: this process is its fork."""
         for process in self.processes:
-            # multiprocessing's exit hook would end them.
-            multiprocessing.process._children.discard(process)  # type: ignore[attr-defined]
+            # The exit hook of multiprocessing, or of the package of the context, would end them.
+            for kind in type(process).__mro__:
+                getattr(sys.modules[kind.__module__], "_children", set()).discard(process)
+
+
+def _end_now(processes: list[Any], mailboxes: list[Mailbox], owner: int) -> None:
+    """Kill and reap processes and close their pipes, whole also where Ctrl-C comes.
+
+    Args:
+        processes: The processes.
+        mailboxes: The parent's ends of their pipes.
+        owner: The process that started them; in a fork of it nothing happens.
+    """
+    if os.getpid() != owner:
+        return
+    with interrupts_held():
+        alive = [process for process in processes if not _has_ended(process)]
+        for process in alive:
+            _kill(process)
+        _wait(alive, _KILL_SECONDS)
+        for process in processes:
+            if _has_ended(process):
+                process.join()
+                _release(process)
+        for mailbox in mailboxes:
+            mailbox.close()
 
 
 def _has_ended(process: Any) -> bool:
     # There is no exit code where another part of the program has reaped it.
     return process.exitcode is not None or not _bell.parent_alive(process.pid)
+
+
+def _terminate(process: Any) -> None:
+    process.terminate()
+
+
+def _kill(process: Any) -> None:
+    if hasattr(process._popen, "kill"):
+        process.kill()
+        return
+    # loky's processes can only be asked to end.
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGKILL)
+
+
+@dataclass
+class _Ended:
+    """Stands for a process that was reaped; what `Process` asks of its handle."""
+
+    pid: int
+    returncode: int | None
+
+    def poll(self, flag: int = 0) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        return self.returncode
+
+
+def _release(process: Any) -> None:
+    """Close the sentinel of a reaped process; unlike ``Process.close``, keep the exit code."""
+    handle = process._popen
+    if hasattr(handle, "close"):
+        handle.close()
+    else:
+        # loky's handle closes its sentinel when it is deleted.
+        process._popen = _Ended(process.pid, process.exitcode)
 
 
 def _wait(processes: list[Any], seconds: float) -> None:
@@ -240,16 +315,3 @@ def _wait(processes: list[Any], seconds: float) -> None:
     while alive and time.monotonic() < deadline:
         wait([process.sentinel for process in alive[:_MOST_SENTINELS]], _LOOK_SECONDS)
         alive = [process for process in alive if not _has_ended(process)]
-
-
-def blame(fns: list[Any], first: int, error: Exception) -> Exception:
-    """An error of starting a process, with the environment whose function cannot be pickled."""
-    for i, fn in enumerate(fns):
-        try:
-            dumps(CloudpickleWrapper(fn))
-        except Exception as reason:
-            return TypeError(
-                f"the function of environment {first + i} cannot be pickled: "
-                f"{type(reason).__name__}: {reason}"
-            )
-    return error

@@ -7,19 +7,17 @@ import multiprocessing
 import time
 from collections import deque
 from collections.abc import Sequence
-from multiprocessing.reduction import ForkingPickler
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from gymnasium import logger
 
-from gymvec.utils import CloudpickleWrapper
 from gymvec.vector.actions import Write
 from gymvec.vector.answers import Answers
 from gymvec.vector.arena import Layout
+from gymvec.vector.carried import EnvFns, as_if_starting
 from gymvec.vector.engine import Engine
 from gymvec.vector.errors import WorkerDiedError, how_it_ended, unpack_error
 from gymvec.vector.last_seen import LastSeen
-from gymvec.vector.processes import blame
 from gymvec.vector.worker import Command
 
 __all__ = ["MAX_RESTARTS", "WINDOW_SECONDS", "Replaced", "RestartingEngine"]
@@ -84,10 +82,10 @@ class RestartingEngine(Engine):
         self._context = context
         if context.get_start_method() == "fork":
             methods = multiprocessing.get_all_start_methods()
-            self._context = multiprocessing.get_context(
+            self._context = context.get_context(
                 "forkserver" if "forkserver" in methods else "spawn"
             )
-            _check_picklable(env_fns, layout, orders)
+            _check_picklable(env_fns, layout, orders, self._context.reducer)
         # Dead workers that are not replaced yet, and of what they died if that is known.
         self._broken: dict[int, str | None] = {}
         # New workers that have not built their environments yet, and until when they should.
@@ -114,8 +112,9 @@ class RestartingEngine(Engine):
 
     def end(self, seconds: float) -> None:
         """As :meth:`Engine.end`."""
-        super().end(seconds)
+        # It keeps the arena. First, since an engine that has ended is not ended again.
         self.__dict__.pop("last_seen", None)
+        super().end(seconds)
 
     def send(self, command: Command, arguments: dict[int, bytes] | None, envs: Any = None) -> None:
         """As :meth:`Engine.send`."""
@@ -199,9 +198,9 @@ class RestartingEngine(Engine):
                 return time.monotonic() > self._building[worker]
         return super()._is_stuck(worker)
 
-    def _built(self, env: int, failure: Any) -> None:
+    def _built(self, env: int, failure: memoryview) -> None:
         worker = self._worker_of[env]
-        if failure is not None:
+        if len(failure) > 0:
             self._failures[worker] = unpack_error(failure, [env])
         elif self._building.pop(worker, None) is not None and self._patience is not None:
             self._patience.begin([worker])
@@ -256,7 +255,7 @@ class RestartingEngine(Engine):
             self.workers.replace(worker, self._context, last_seen)
         except ChildProcessError:
             # The fork server is not this process's but of the one that it was forked from.
-            self._context = multiprocessing.get_context("spawn")
+            self._context = self._context.get_context("spawn")
             self.workers.replace(worker, self._context, last_seen)
 
     def _last_words(self, worker: int) -> BaseException | None:
@@ -293,22 +292,22 @@ class RestartingEngine(Engine):
         super()._report_death(worker, reason, cause)
 
 
-def _check_picklable(env_fns: Sequence[Any], layout: Layout, orders: dict[str, Any]) -> None:
+def _check_picklable(
+    env_fns: Sequence[Any], layout: Layout, orders: dict[str, Any], reducer: Any
+) -> None:
     """Find before a worker dies what would keep a new one from being started.
 
     Raises:
         TypeError: A function cannot be pickled, or a space; the message names which.
     """
-    for part in layout.slices:
-        fns = list(env_fns[part.start : part.stop])
+    with as_if_starting(reducer):
+        for part in layout.slices:
+            fns = list(env_fns[part.start : part.stop])
+            reducer.ForkingPickler.dumps(EnvFns(fns, part.start, reducer))
         try:
-            ForkingPickler.dumps(CloudpickleWrapper(cast(Any, fns)))
+            reducer.ForkingPickler.dumps((layout, orders))
         except Exception as error:
-            raise blame(fns, part.start, error) from error
-    try:
-        ForkingPickler.dumps((layout, orders))
-    except Exception as error:
-        raise TypeError(
-            "a space cannot be pickled, which `on_worker_death='restart'` needs: "
-            f"{type(error).__name__}: {error}"
-        ) from error
+            raise TypeError(
+                "a space cannot be pickled, which `on_worker_death='restart'` needs: "
+                f"{type(error).__name__}: {error}"
+            ) from error

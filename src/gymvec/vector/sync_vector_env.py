@@ -18,6 +18,7 @@ from gymvec._infos import InfoBatch
 from gymvec.utils import batch_space, concatenate, create_empty_array, iterate
 from gymvec.vector.copies import keep_terminal, own_action, own_array
 from gymvec.vector.distinct import check_distinct
+from gymvec.vector.options import autoreset_mode_of
 from gymvec.vector.requests import (
     check_none_missing,
     one_value_each,
@@ -85,6 +86,8 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
     action_space: Space[Any]
     single_observation_space: Space[Any]
     observation_space: Space[Any]
+    # The places in `envs` of those that were closed.
+    _closed_envs: frozenset[int] = frozenset()
 
     def __init__(
         self,
@@ -116,20 +119,23 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         self.env_fns = env_fns
         self.copy = copy
         self.observation_mode = observation_mode
-        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.autoreset_mode = autoreset_mode_of(autoreset_mode)
         self.envs = []
+        self._closed_envs = frozenset()
         try:
             for env_fn in env_fns:
                 self.envs.append(env_fn())
             check_distinct(self.envs)
             self._take_spaces()
+            self._make_arrays(self.num_envs)
+            self._bind()
         except BaseException:
             # Nobody else can close them, and nobody shall once more.
-            _close_each(self.envs)
+            self._close_each()
             self.closed = True
             raise
 
-        n = self.num_envs
+    def _make_arrays(self, n: int) -> None:
         self._env_obs: list[Any] = [_Missing] * n
         self._observations: Any = create_empty_array(
             self.single_observation_space, n=n, fn=np.zeros
@@ -141,7 +147,6 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         self._array_actions = isinstance(
             self.action_space, (Box, MultiDiscrete, MultiBinary)
         ) and is_builtin(iterate, self.action_space)
-        self._bind()
 
     def _bind(self) -> None:
         self._stack = bind_stacker(self.single_observation_space, self.num_envs)
@@ -362,20 +367,50 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
     def close(self, **kwargs: Any) -> None:
         """Close every sub-environment. A second call does nothing.
 
+        Where the first was interrupted, the second closes what was not closed.
+
         Raises:
             Exception: What the first sub-environment raised whose ``close`` failed; all were
                 asked to close.
         """
+        if self.closed and len(self._closed_envs) >= len(self.envs):
+            return
         try:
+            # Where it is true, the base class does nothing.
+            self.closed = False
             super().close(**kwargs)
         finally:
             self.closed = True
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close every sub-environment; raise the first error afterwards."""
-        errors = _close_each(getattr(self, "envs", []))
-        if errors:
-            raise errors[0]
+        error = self._close_each()
+        if error is not None:
+            try:
+                raise error
+            finally:
+                # The error's traceback keeps this frame, which would keep the error.
+                del error
+
+    def _close_each(self) -> BaseException | None:
+        first: BaseException | None = None
+        try:
+            for i, env in enumerate(getattr(self, "envs", [])):
+                if i in self._closed_envs:
+                    continue
+                try:
+                    env.close()
+                except Exception as error:
+                    first = error if first is None else first
+                except BaseException as error:
+                    # Most likely Ctrl-C, which must not be lost, and has left it half closed.
+                    first = error if first is None or isinstance(first, Exception) else first
+                    continue
+                self._closed_envs |= {i}
+            return first
+        finally:
+            # As above.
+            del first
 
 
 class _OwnRule:
@@ -387,13 +422,3 @@ class _OwnRule:
 
     def add(self, info: dict[str, Any], index: int) -> None:
         self.infos = self._add_info(self.infos, info, index)
-
-
-def _close_each(envs: list[Env]) -> list[BaseException]:
-    errors: list[BaseException] = []
-    for env in envs:
-        try:
-            env.close()
-        except BaseException as error:
-            errors.append(error)
-    return errors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from gymnasium import logger
 
@@ -122,7 +122,7 @@ class Watch:
         part = self.layout.slices[worker]
         return list(range(part.start, part.stop))
 
-    def _built(self, env: int, failure: Any) -> None:
+    def _built(self, env: int, failure: memoryview) -> None:
         """A worker in place of a dead one has built its environments, or why not."""
 
     def _report_death(

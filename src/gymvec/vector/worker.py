@@ -29,7 +29,7 @@ from gymvec.vector.distinct import check_distinct
 from gymvec.vector.errors import pack_error, text_of
 from gymvec.vector.interrupts import let_interrupts_through
 from gymvec.vector.lost import behind, set_lost
-from gymvec.vector.mail import Mailbox, Subject, dumps
+from gymvec.vector.mail import Mailbox, Subject, dumps, join_parts, parts_of
 from gymvec.vector.registered import register_missing
 from gymvec.vector.rows import bind_writer
 from gymvec.vector.spaces import goes_with
@@ -49,8 +49,8 @@ _MODES = {
 
 
 class Command(IntEnum):
-    """What the parent asks of an environment. The letter that some come with is a dict from
-    environment to pickled arguments."""
+    """What the parent asks of an environment. The letter that some come with has a part for each
+    environment, with its pickled arguments."""
 
     STEP = 0  # the action is in the arena
     STEP_BY_LETTER = 1
@@ -125,7 +125,7 @@ class _Worker:
         self._letters = self._part.letters.view(orders.arena)
         self._outbox: list[tuple[int, Subject, bytes]] = []
         self._reports: list[tuple[int, Subject, bytes]] = []
-        self._inbox: dict[int, bytes] = {}
+        self._inbox: dict[int, memoryview] = {}
         self._envs: list[Any] = [None] * self._part.size
         self._open = self._part.size
         self._stepper: Stepper | None = None
@@ -154,7 +154,7 @@ class _Worker:
         if self._build():
             commands |= self._bind()
         if self._orders.last_seen is None:
-            self._mailbox.post(dumps(self._reports))
+            self._mailbox.post(join_parts(self._reports))
         else:
             self._resume(self._orders.last_seen)
         bell, stepper, actions = self._bell, self._stepper, self._actions
@@ -187,29 +187,29 @@ class _Worker:
         self._letters[env] = True
         if schema is not None:
             self._outbox.append((self._first + env, Subject.SCHEMA, dumps(schema)))
-        self._outbox.append(self._envelope(env, Subject.ANSWER, content))
+        self._outbox.append(self._envelope(env, content))
 
     def _fail(self, env: int, error: BaseException) -> None:
         self._let_copies_end(error)
         self._letters[env] = True
-        self._outbox.append(self._envelope(env, Subject.ERROR, pack_error(error)))
+        self._outbox.append((self._first + env, Subject.ERROR, pack_error(error)))
 
-    def _envelope(self, env: int, subject: Subject, content: Any) -> tuple[int, Subject, bytes]:
+    def _envelope(self, env: int, content: Any) -> tuple[int, Subject, bytes]:
         # Pickled at once: the next environment may change what this one has returned.
         index = self._first + env
         try:
-            return index, subject, dumps(content)
+            return index, Subject.ANSWER, dumps(content)
         except BaseException as error:
             failure = RuntimeError(
                 f"what environment {index} returned cannot be pickled: "
                 f"{type(error).__name__}: {text_of(error)}"
             )
-            return index, Subject.ERROR, dumps(pack_error(failure))
+            return index, Subject.ERROR, pack_error(failure)
 
     def _post_outbox(self) -> None:
         if self._outbox:
             outbox, self._outbox = self._outbox, []
-            self._mailbox.post(dumps(outbox))
+            self._mailbox.post(join_parts(outbox))
 
     def _argument_of(self, env: int) -> Any:
         """What the parent sent with the command of an environment, unpickled anew for each."""
@@ -219,7 +219,7 @@ class _Worker:
             if letter is None:
                 self._mailbox.wait(1.0)
             else:
-                self._inbox.update(pickle.loads(letter))
+                self._inbox.update((env, content) for env, _, content in parts_of(letter))
         return pickle.loads(self._inbox.pop(index))
 
     # --- environments ---
@@ -239,10 +239,10 @@ class _Worker:
                 report = self._describe(env)
             except BaseException as error:
                 self._let_copies_end(error)
-                self._reports.append(self._envelope(i, Subject.ERROR, pack_error(error)))
+                self._reports.append((self._first + i, Subject.ERROR, pack_error(error)))
                 return False
             fits = fits and report["same_observation_space"] and report["same_action_space"]
-            self._reports.append(self._envelope(i, Subject.ANSWER, report))
+            self._reports.append(self._envelope(i, report))
         return fits
 
     def _describe(self, env: Env) -> dict[str, Any]:
@@ -313,13 +313,13 @@ class _Worker:
 
     def _resume(self, last_seen: dict[int, bytes]) -> None:
         """Go on in place of a worker that died; end with the reason where that cannot be."""
-        failure = None
+        failure = b""
         if self._stepper is None:
             env, subject, packed = self._reports[-1]
             failure = packed
             if subject is not Subject.ERROR:
                 error = RuntimeError(f"environment {env} came back with other spaces")
-                failure = dumps(pack_error(error))
+                failure = pack_error(error)
         else:
             same_step = self._orders.autoreset_mode is AutoresetMode.SAME_STEP
             try:
@@ -327,9 +327,9 @@ class _Worker:
                     observation = pickle.loads(last_seen[self._first + i])
                     set_lost(self._envs, i, observation, same_step)
             except Exception as error:
-                failure = dumps(pack_error(error))
-        self._mailbox.post(dumps([(self._first, Subject.BUILT, failure or dumps(None))]))
-        if failure is not None:
+                failure = pack_error(error)
+        self._mailbox.post(join_parts([(self._first, Subject.BUILT, failure)]))
+        if failure:
             self._write_all()
             sys.exit(1)
 
