@@ -322,6 +322,7 @@ def main():
             sys.exit(status)
         result = measure.about(load) | reduced(json.loads(path.read_text("utf-8")))
     print(table.functions(result))
+    print(measure.load_text(*result["load before and after"]))
     for line in below(result):
         print(f"below its floor: {line}")
     if arguments.json is not None:

@@ -301,6 +301,7 @@ def main():
             for row in facts[name.replace("-", " ")]:
                 if row["target"] is not None and row["ratio"] < row["target"]:
                     print(f"below its target of {row['target']}: {row['what']}, {row['ratio']:.2f}")
+    print(measure.load_text(*facts["load before and after"]))
     if arguments.json is not None and arguments.only is None:
         measure.write(arguments.json, facts)
 

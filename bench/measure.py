@@ -21,8 +21,8 @@ from gymvec.vector.cores import usable_cores as cores
 
 __all__ = [
     "ENVIRONMENTS", "QUARTILES", "SEED", "STEP_QUARTILES", "VECTOR_ENVS", "Nothing", "about",
-    "action_batches", "cores", "cpu_seconds", "digits", "load", "median_ratio", "microseconds",
-    "quartiles", "reduced", "report", "verdict", "write",
+    "action_batches", "cores", "cpu_seconds", "digits", "load", "load_text", "median_ratio",
+    "microseconds", "quartiles", "reduced", "report", "verdict", "write",
 ]  # fmt: skip
 
 # Where results have the lower quartile, the median and the upper quartile.
