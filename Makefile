@@ -75,7 +75,7 @@ build/c/%.thread: csrc/%.c $(C_CODE) $(C_HEADERS)
 # Not every compiler comes with ThreadSanitizer, and only the control words use threads.
 HAS_THREAD := $(shell echo 'int main(void) { return 0; }' \
 	| $(CC) -fsanitize=thread -x c - -o /dev/null 2> /dev/null && echo yes)
-THREADED := test_bell test_wait test_handovers
+THREADED := test_control test_wait test_handovers
 C_PROGRAMS := $(C_TESTS:csrc/%.c=build/c/%.plain) $(C_TESTS:csrc/%.c=build/c/%.address) \
 	$(if $(HAS_THREAD),$(THREADED:%=build/c/%.thread))
 # Hand-overs; ThreadSanitizer makes each of them many times slower.
@@ -114,7 +114,7 @@ test-random: $(VENV)/with-test ## New examples for every property test: make tes
 		|| { echo "$$replay"; exit 1; }
 
 # Everything that is written for macOS and Windows and also runs here: naps in place of futexes, a
-# watchdog that asks, mailboxes with threads.
+# watchdog that asks, pipes with threads.
 PORTABLE := $(CURDIR)/build/portable/site
 build/portable/site: build/portable/made
 	$(PY) -m pip install --quiet --no-deps --upgrade --target $@ build/portable/wheel/*.whl
@@ -133,11 +133,11 @@ test-dev: $(VENV)/with-test ## Run the Python tests in Python's development mode
 # Its checks of memory make sizes and counts of blocks unsteady.
 NOT_IN_DEV := --deselect=tests/kernels/test_leaks.py::test_leaks \
 	--ignore=tests/hostile/test_call_leaks.py --ignore=tests/vector/test_async_limits.py \
-	--deselect=tests/vector/test_bell.py::test_memory_is_flat
+	--deselect=tests/vector/test_control.py::test_memory_is_flat
 
 test-leaks: $(VENV)/with-test ## Run the tests of references, memory and descriptors
 	$(PY) -m pytest tests/kernels/test_leaks.py tests/hostile/test_call_leaks.py \
-		tests/vector/test_async_limits.py tests/vector/test_bell.py::test_memory_is_flat $(ARGS)
+		tests/vector/test_async_limits.py tests/vector/test_control.py::test_memory_is_flat $(ARGS)
 
 # Python itself leaks at its end, and some tests want a worker to die of a segmentation fault.
 # The sanitized package shadows the release that is installed. C++ exceptions of other
@@ -153,7 +153,7 @@ build/sanitize/site: build/sanitize/made
 # limits, partial batches, chaos and what measures are about time and memory, which the sanitizers
 # change. Hostile sizes are MemoryErrors, as without them.
 NOT_SANITIZED := --deselect=tests/kernels/test_leaks.py::test_leaks \
-	--deselect=tests/vector/test_bell.py::test_memory_is_flat \
+	--deselect=tests/vector/test_control.py::test_memory_is_flat \
 	--ignore=tests/vector/test_async_limits.py --ignore=tests/vector/test_async_programs.py \
 	--ignore=tests/vector/test_recv.py --ignore=tests/vector/test_recv_contract.py \
 	--ignore=tests/kernels/test_csrc.py --ignore=tests/conformance --ignore=tests/compare \

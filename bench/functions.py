@@ -27,7 +27,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Te
 from gymnasium.wrappers import FrameStackObservation
 
 import gymvec.utils
-from gymvec._rows import RowWriter
+from gymvec.kernels.rows import RowWriter
 
 PACKAGES = {"gymnasium": gymnasium.vector.utils, "gymvec": gymvec.utils}
 PASSES = 7

@@ -13,11 +13,11 @@ import psutil
 from gymnasium.spaces import Box, Discrete
 
 import gymvec
-from gymvec.compare import facts
-from gymvec.compare.facts import digits, median_ratio
-from gymvec.compare.load import load, load_text
-from gymvec.compare.subjects import SEED, action_batches
-from gymvec.vector.cores import usable_cores as cores
+from gymvec.measuring import facts
+from gymvec.measuring.facts import digits, median_ratio
+from gymvec.measuring.load import load, load_text
+from gymvec.measuring.workloads import SEED, action_batches
+from gymvec.system.limits import usable_cores as cores
 
 __all__ = [
     "ENVIRONMENTS", "QUARTILES", "SEED", "STEP_QUARTILES", "VECTOR_ENVS", "Nothing", "about",
@@ -107,7 +107,7 @@ def reduced(found):
     """The results of backends with quartiles in place of what each round gave.
 
     Args:
-        found: Of :func:`gymvec.compare.report.results`, with one environment.
+        found: Of :func:`gymvec.cli.report.results`, with one environment.
     """
     ours = {
         result["num_envs"]: result["seconds"]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from measure import QUARTILES, STEP_QUARTILES, VECTOR_ENVS, digits
 
-from gymvec.compare.backends import LIMIT
-from gymvec.compare.report import label
+from gymvec.cli.report import label
+from gymvec.measuring.backends import LIMIT
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"

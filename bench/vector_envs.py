@@ -17,9 +17,9 @@ import measure
 import table
 from probes import Probes
 
-from gymvec.compare.backends import BACKENDS, LIMIT, Setting
-from gymvec.compare.measure import Plan, Pool
-from gymvec.compare.measure import measured as measure_rows
+from gymvec.measuring.backends import BACKENDS, LIMIT, Setting
+from gymvec.measuring.rounds import Plan, Pool
+from gymvec.measuring.rounds import measured as measure_rows
 
 # Those whose ratio is a target follow one another.
 KEYS = ("loops", "gymvec-async", "gymnasium-sync", "gymnasium-async", "gymvec-sync")

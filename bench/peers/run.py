@@ -18,11 +18,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from gymvec.compare import backends, facts
-from gymvec.compare.load import load
-from gymvec.compare.measure import Plan, Pool, measured, parts
-from gymvec.compare.report import results
-from gymvec.vector.cores import usable_cores
+from gymvec.cli.report import results
+from gymvec.measuring import backends, facts
+from gymvec.measuring.load import load
+from gymvec.measuring.rounds import Plan, Pool, measured, parts
+from gymvec.system.limits import usable_cores
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 

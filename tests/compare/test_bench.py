@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gymvec.compare.measure import Row
-from gymvec.compare.report import results
+from gymvec.cli.report import results
+from gymvec.measuring.rounds import Row
 
 ROOT = Path(__file__).parents[2]
 ABOUT = {

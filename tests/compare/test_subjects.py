@@ -6,7 +6,7 @@ import os
 import compare_envs
 import pytest
 
-from gymvec.compare.subjects import BareLoops
+from gymvec.measuring.workloads import BareLoops
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="nobody chooses a core")

@@ -16,7 +16,7 @@ from marks import gone, mark
 
 import gymvec
 from gymvec import tune
-from gymvec.compare import load
+from gymvec.measuring import load
 
 QUICK = "compare/Quick-v0"
 # The bound is two seconds; a machine that others use too needs longer to end processes.

@@ -16,16 +16,16 @@ from scripted import Scripted
 import gymvec.utils as ours
 from gymvec import (
     _actions,
-    _bell,
-    _bell_parent,
-    _bell_worker,
     _blocks,
     _columns,
     _dispatch,
+    _doorbell,
+    _doorbell_parent,
+    _doorbell_worker,
     _infos,
     _items,
     _leaf,
-    _mailbox,
+    _pipe,
     _results,
     _rows,
     _serve,
@@ -35,15 +35,15 @@ from gymvec import (
 )
 
 MODULES = (
-    _actions, _bell, _bell_parent, _bell_worker, _blocks, _columns, _dispatch, _infos, _items, _leaf,
-    _mailbox, _results, _rows, _serve, _slots, _steps, _trees,
+    _actions, _doorbell, _doorbell_parent, _doorbell_worker, _blocks, _columns, _dispatch, _infos, _items, _leaf,
+    _pipe, _results, _rows, _serve, _slots, _steps, _trees,
 )  # fmt: skip
 
 SPACE = Box(-9, 9, (2,), np.float32)
 ROW = np.ones(2, np.float32)
 COLUMNS = [("a", 16, np.float64, ()), ("b", 24, np.int8, (3,))]
-HUB = _bell.hub_size()
-LANE = _bell.lane_size(2)
+HUB = _doorbell.header_size()
+LANE = _doorbell.queue_size(2)
 
 
 def control_words() -> np.ndarray:
@@ -51,24 +51,24 @@ def control_words() -> np.ndarray:
     return guarded((HUB + 2 * LANE,), np.uint8)
 
 
-def parent(words: Any = None) -> _bell_parent.Parent:
-    return _bell_parent.Parent(control_words() if words is None else words, 0, lanes())
+def parent(words: Any = None) -> _doorbell_parent.Parent:
+    return _doorbell_parent.Parent(control_words() if words is None else words, 0, queues())
 
 
-def lanes() -> list[tuple[int, int]]:
+def queues() -> list[tuple[int, int]]:
     return [(HUB, 2), (HUB + LANE, 2)]
 
 
-def asked() -> tuple[_bell_parent.Parent, _bell_worker.Worker]:
+def asked() -> tuple[_doorbell_parent.Parent, _doorbell_worker.Worker]:
     """Both sides, after a command to all."""
     words = control_words()
     one = parent(words)
-    other = _bell_worker.Worker(words, 0, HUB, 2)
+    other = _doorbell_worker.Worker(words, 0, HUB, 2)
     one.send_all(3)
     return one, other
 
 
-def answered() -> _bell_parent.Parent:
+def answered() -> _doorbell_parent.Parent:
     one, other = asked()
     while (env := other.take()) >= 0:
         other.answer(env)
@@ -76,7 +76,7 @@ def answered() -> _bell_parent.Parent:
     return one
 
 
-def taken() -> _bell_worker.Worker:
+def taken() -> _doorbell_worker.Worker:
     other = asked()[1]
     other.take()
     return other
@@ -111,23 +111,23 @@ def info_batch() -> _infos.InfoBatch:
     return batch
 
 
-def mailbox() -> _mailbox.Mailbox:
+def pipe() -> _pipe.MessagePipe:
     box, other = _both_ends()
     other.send_bytes(b"x")
     return box
 
 
-def threaded() -> _mailbox.ThreadedMailbox:
+def threaded() -> _pipe.ThreadedMessagePipe:
     one, other = multiprocessing.Pipe()
     _kept[:] = [*_kept[-20:], one, other]
     other.send_bytes(b"x")
-    return _mailbox.ThreadedMailbox(one)
+    return _pipe.ThreadedMessagePipe(one)
 
 
-def _both_ends() -> tuple[_mailbox.Mailbox, Any]:
+def _both_ends() -> tuple[_pipe.MessagePipe, Any]:
     one, other = multiprocessing.Pipe()
     _kept[:] = [*_kept[-20:], one, other]
-    return _mailbox.Mailbox(one), other
+    return _pipe.MessagePipe(one), other
 
 
 # So that an end is not closed while the other is in use.
@@ -153,7 +153,7 @@ def stepper() -> _serve.Stepper:
         _steps.SAME_STEP,
         0,
         lambda value: value,
-        lambda *letter: None,
+        lambda *message: None,
     )
 
 
@@ -179,33 +179,33 @@ def parts() -> list[list[np.ndarray]]:
 
 # By name: what makes the arguments. Methods get their object first.
 CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
-    "_bell.hub_size": lambda: (),
-    "_bell.lane_size": lambda: (2,),
-    "_bell.parent_alive": lambda: (1,),
-    "_bell._Mapping.close": lambda: (parent(),),
-    "_bell._Mapping.closed": lambda: (parent(),),
-    "_bell._Mapping.wakes": lambda: (parent(),),
-    "_bell._Mapping.sleeps": lambda: (asked()[1],),
-    "_bell_parent.Parent": lambda: (control_words(), 0, lanes()),
-    "_bell_parent.Parent.num_envs": lambda: (parent(),),
-    "_bell_parent.Parent.num_workers": lambda: (parent(),),
-    "_bell_parent.Parent.num_pending": lambda: (parent(),),
-    "_bell_parent.Parent.send_all": lambda: (parent(), 3, False),
-    "_bell_parent.Parent.send": lambda: (parent(), [0, 2], 3, False),
-    "_bell_parent.Parent.pending": lambda: (parent(), 0),
-    "_bell_parent.Parent.lane_pending": lambda: (parent(), 0),
-    "_bell_parent.Parent.ring": lambda: (parent(), 0),
-    "_bell_parent.Parent.wait": lambda: (answered(), 2, 0.001),
-    "_bell_parent.Parent.drain": lambda: (answered(), 2),
-    "_bell_parent.Parent.drain_all": lambda: (answered(),),
-    "_bell_parent.Parent.abandon": lambda: (answered(), 0),
-    "_bell_parent.Parent.revive": lambda: (answered(), 0),
-    "_bell_worker.Worker": lambda: (control_words(), 0, HUB, 2),
-    "_bell_worker.Worker.opcode": lambda: (asked()[1],),
-    "_bell_worker.Worker.wait": lambda: (asked()[1], 0.001),
-    "_bell_worker.Worker.take": lambda: (asked()[1],),
-    "_bell_worker.Worker.answer": lambda: (taken(), 0),
-    "_bell_worker.Worker.flush": lambda: (taken(),),
+    "_doorbell.header_size": lambda: (),
+    "_doorbell.queue_size": lambda: (2,),
+    "_doorbell.parent_alive": lambda: (1,),
+    "_doorbell._Mapping.close": lambda: (parent(),),
+    "_doorbell._Mapping.closed": lambda: (parent(),),
+    "_doorbell._Mapping.wakes": lambda: (parent(),),
+    "_doorbell._Mapping.sleeps": lambda: (asked()[1],),
+    "_doorbell_parent.Parent": lambda: (control_words(), 0, queues()),
+    "_doorbell_parent.Parent.num_envs": lambda: (parent(),),
+    "_doorbell_parent.Parent.num_workers": lambda: (parent(),),
+    "_doorbell_parent.Parent.num_pending": lambda: (parent(),),
+    "_doorbell_parent.Parent.send_all": lambda: (parent(), 3, False),
+    "_doorbell_parent.Parent.send": lambda: (parent(), [0, 2], 3, False),
+    "_doorbell_parent.Parent.pending": lambda: (parent(), 0),
+    "_doorbell_parent.Parent.queue_pending": lambda: (parent(), 0),
+    "_doorbell_parent.Parent.ring": lambda: (parent(), 0),
+    "_doorbell_parent.Parent.wait": lambda: (answered(), 2, 0.001),
+    "_doorbell_parent.Parent.drain": lambda: (answered(), 2),
+    "_doorbell_parent.Parent.drain_all": lambda: (answered(),),
+    "_doorbell_parent.Parent.mark_dead": lambda: (answered(), 0),
+    "_doorbell_parent.Parent.reset_queue": lambda: (answered(), 0),
+    "_doorbell_worker.Worker": lambda: (control_words(), 0, HUB, 2),
+    "_doorbell_worker.Worker.opcode": lambda: (asked()[1],),
+    "_doorbell_worker.Worker.wait": lambda: (asked()[1], 0.001),
+    "_doorbell_worker.Worker.take": lambda: (asked()[1],),
+    "_doorbell_worker.Worker.answer": lambda: (taken(), 0),
+    "_doorbell_worker.Worker.flush": lambda: (taken(),),
     "_dispatch.Builtin": lambda: (router(), int, ignore),
     "_dispatch.Builtin.__call__": lambda: (builtin(), SPACE, np.zeros((2, 2))),
     "_dispatch.Builtin.kind": lambda: (router().builtins()[0],),
@@ -237,8 +237,8 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
         0.0,
     ),
     "_results.StepResults.gather": lambda: (_results.StepResults(parts()), ARRAY_ENVS.copy()),
-    "_results.StepResults.has_letter": lambda: (_results.StepResults(parts()), 3),
-    "_results.StepResults.letters": lambda: (_results.StepResults(parts()),),
+    "_results.StepResults.has_message": lambda: (_results.StepResults(parts()), 3),
+    "_results.StepResults.messages": lambda: (_results.StepResults(parts()),),
     "_infos.add_info": lambda: ({}, {"a": 1, "b": {"c": np.zeros(2)}}, 1, 2),
     "_infos.gather_infos": lambda: ([(0, {"a": 1}), (1, {"a": 2.5, "b": "x"})], 2),
     "_infos.Column": lambda: (),
@@ -258,34 +258,34 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_leaf.read": lambda: (SPACE, _Memory(), 2),
     "_leaf.view": lambda: (SPACE, _Memory(), np.float32, (2,), None),
     "_leaf.row_index": lambda: (1, 2),
-    "_mailbox.Mailbox": lambda: (_both_ends()[1],),
-    "_mailbox.Mailbox.connection": lambda: (mailbox(),),
-    "_mailbox.Mailbox.sent": lambda: (mailbox(),),
-    "_mailbox.Mailbox.received": lambda: (mailbox(),),
-    "_mailbox.Mailbox.unwritten": lambda: (mailbox(),),
-    "_mailbox.Mailbox.keep": lambda: (mailbox(), b"letter"),
-    "_mailbox.Mailbox.forget": lambda: (mailbox(),),
-    "_mailbox.Mailbox.post": lambda: (mailbox(), b"letter"),
-    "_mailbox.Mailbox.flush": lambda: (mailbox(),),
-    "_mailbox.Mailbox.receive": lambda: (mailbox(),),
-    "_mailbox.Mailbox.take": lambda: (mailbox(), dict, {}),
-    "_mailbox.Mailbox.wait": lambda: (mailbox(), 0.001),
-    "_mailbox.Mailbox.close": lambda: (mailbox(),),
-    "_mailbox.ThreadedMailbox": lambda: (_both_ends()[1],),
-    "_mailbox.ThreadedMailbox.connection": lambda: (threaded(),),
-    "_mailbox.ThreadedMailbox.sent": lambda: (threaded(),),
-    "_mailbox.ThreadedMailbox.received": lambda: (threaded(),),
-    "_mailbox.ThreadedMailbox.unwritten": lambda: (threaded(),),
-    "_mailbox.ThreadedMailbox.keep": lambda: (threaded(), b"letter"),
-    "_mailbox.ThreadedMailbox.forget": lambda: (threaded(),),
-    "_mailbox.ThreadedMailbox.post": lambda: (threaded(), b"letter"),
-    "_mailbox.ThreadedMailbox.flush": lambda: (threaded(),),
-    "_mailbox.ThreadedMailbox.receive": lambda: (threaded(),),
-    "_mailbox.ThreadedMailbox.take": lambda: (threaded(), lambda letter: {1: letter}, {}),
-    "_mailbox.ThreadedMailbox.wait": lambda: (threaded(), 0.001),
-    "_mailbox.ThreadedMailbox.close": lambda: (threaded(),),
-    "_mailbox.publish": lambda: (parent(), 3, None, [(mailbox(), b"letter")], False),
-    "_mailbox.drain": lambda: (answered(), 2, []),
+    "_pipe.MessagePipe": lambda: (_both_ends()[1],),
+    "_pipe.MessagePipe.connection": lambda: (pipe(),),
+    "_pipe.MessagePipe.sent": lambda: (pipe(),),
+    "_pipe.MessagePipe.received": lambda: (pipe(),),
+    "_pipe.MessagePipe.unwritten": lambda: (pipe(),),
+    "_pipe.MessagePipe.keep": lambda: (pipe(), b"message"),
+    "_pipe.MessagePipe.forget": lambda: (pipe(),),
+    "_pipe.MessagePipe.post": lambda: (pipe(), b"message"),
+    "_pipe.MessagePipe.flush": lambda: (pipe(),),
+    "_pipe.MessagePipe.receive": lambda: (pipe(),),
+    "_pipe.MessagePipe.take": lambda: (pipe(), dict, {}),
+    "_pipe.MessagePipe.wait": lambda: (pipe(), 0.001),
+    "_pipe.MessagePipe.close": lambda: (pipe(),),
+    "_pipe.ThreadedMessagePipe": lambda: (_both_ends()[1],),
+    "_pipe.ThreadedMessagePipe.connection": lambda: (threaded(),),
+    "_pipe.ThreadedMessagePipe.sent": lambda: (threaded(),),
+    "_pipe.ThreadedMessagePipe.received": lambda: (threaded(),),
+    "_pipe.ThreadedMessagePipe.unwritten": lambda: (threaded(),),
+    "_pipe.ThreadedMessagePipe.keep": lambda: (threaded(), b"message"),
+    "_pipe.ThreadedMessagePipe.forget": lambda: (threaded(),),
+    "_pipe.ThreadedMessagePipe.post": lambda: (threaded(), b"message"),
+    "_pipe.ThreadedMessagePipe.flush": lambda: (threaded(),),
+    "_pipe.ThreadedMessagePipe.receive": lambda: (threaded(),),
+    "_pipe.ThreadedMessagePipe.take": lambda: (threaded(), lambda message: {1: message}, {}),
+    "_pipe.ThreadedMessagePipe.wait": lambda: (threaded(), 0.001),
+    "_pipe.ThreadedMessagePipe.close": lambda: (threaded(),),
+    "_pipe.publish": lambda: (parent(), 3, None, [(pipe(), b"message")], False),
+    "_pipe.drain": lambda: (answered(), 2, []),
     "_rows.stack_rows": lambda: ([ROW, ROW], guarded((2, 2), np.float32)),
     "_rows.write_row": lambda: (guarded((4, 2), np.float32), 1, ROW),
     "_blocks.gather_rows": lambda: (
@@ -354,7 +354,7 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_trees.TreeWriter.__call__": lambda: (tree(), {"a": ROW, "b": 1, "c": (ROW,)}),
 }
 # It may end this process, as it says; tests/hostile/test_kernel_objects.py calls it.
-APART = {"_bell_worker.Worker.watch_parent"}
+IMMEDIATE = {"_doorbell_worker.Worker.watch_parent"}
 
 
 def builtin() -> _dispatch.Builtin:

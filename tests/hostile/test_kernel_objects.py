@@ -9,7 +9,7 @@ import threading
 import kernel_calls
 import pytest
 
-from gymvec import _bell
+from gymvec.vector.transport import control
 
 CLASSES = {
     name: kernel_calls.find(name)
@@ -71,7 +71,7 @@ def test_made_again_it_stays_as_it_was(name):
 @pytest.mark.parametrize("wrong", [None, 3, object(), {}])
 def test_a_method_of_another_object(name, wrong):
     kind, _, member = name.rpartition(".")
-    unbound = getattr(CLASSES.get(kind, _bell._Mapping), member)
+    unbound = getattr(CLASSES.get(kind, control._Mapping), member)
     with pytest.raises((TypeError, AttributeError)):
         unbound.__get__(wrong, type(wrong))
         unbound(wrong)
@@ -117,7 +117,7 @@ def test_watching_what_is_no_process(pid):
     """A wrong argument is an error; a process that is gone ends this one, as promised."""
     program = f"""
 import mmap, subprocess, sys
-from gymvec._bell_worker import Worker
+from gymvec.vector.transport.control_worker import Worker
 gone = subprocess.Popen([sys.executable, "-c", ""])
 gone.wait()
 gone = gone.pid

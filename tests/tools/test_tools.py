@@ -91,15 +91,15 @@ def test_a_whole_wheel_has_no_faults(tmp_path):
 def test_faults_of_a_wheel(tmp_path):
     names, modules = package()
     names.remove("gymvec/py.typed")
-    names.remove("gymvec/_rows.pyi")
-    modules.remove("gymvec/_bell.cpython-311-any.so")
-    extra = ["gymvec/_rows.pyx", "gymvec/_rows.c", "tests/test_a.py"]
+    names.remove("gymvec/kernels/rows.pyi")
+    modules.remove("gymvec/_doorbell.cpython-311-any.so")
+    extra = ["gymvec/kernels/rows.pyx", "gymvec/_rows.c", "tests/test_a.py"]
     faults = check_dist.wheel_faults(wheel(tmp_path, *names, *modules, *extra))
     assert [fault.partition(" ")[2] for fault in faults] == [
-        "lacks gymvec/_rows.pyi",
+        "lacks gymvec/kernels/rows.pyi",
         "lacks gymvec/py.typed",
-        "lacks the compiled _bell",
-        "has gymvec/_rows.pyx",
+        "lacks the compiled _doorbell",
+        "has gymvec/kernels/rows.pyx",
         "has gymvec/_rows.c",
         "has tests/test_a.py",
     ]

@@ -27,7 +27,7 @@ from chaos_board import Board, Gone
 from chaos_envs import EXIT, HANG, HARMS, KILL, NAP, RAISE, Twin
 
 from gymvec import AsyncVectorEnv, WorkerDiedError
-from gymvec.vector import restarts
+from gymvec.vector.parent import death_policy as restarts
 
 # More than any call here takes.
 HANG_SECONDS = 120.0
@@ -333,7 +333,7 @@ def _alive(pid: int) -> bool:
 
 
 def usage() -> tuple[int, int, int]:
-    """Open files, mapped arenas and bytes of shared memory files of this process."""
+    """Open files, mapped segments and bytes of shared memory files of this process."""
     names = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
     with open("/proc/self/maps") as file:
         maps = sum("pym-" in line for line in file)

@@ -11,7 +11,7 @@ import psutil
 
 
 def leftovers() -> tuple[int, list[str], int]:
-    """Children of this process, its open files, and its mapped arenas. Linux."""
+    """Children of this process, its open files, and its mapped segments. Linux."""
     names = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
     files = sorted(os.readlink(name) for name in names if os.path.islink(name))
     with open("/proc/self/maps") as file:

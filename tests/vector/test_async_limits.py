@@ -47,7 +47,7 @@ def test_full_pipes_in_both_directions(workers, context):
     envs.close()
 
 
-def test_large_actions_by_letter():
+def test_large_actions_by_message():
     space = Dict({"text": Text(4), "box": Box(-1, 1, (1_000_000,), np.float64)})
     envs = AsyncVectorEnv([lambda: Scripted(action_space=space)] * 3, num_workers=2)
     envs.reset()
@@ -98,9 +98,9 @@ def total(envs):
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("letters", "steps"), [(False, 100_000), (True, 5_000)])
-def test_many_steps_take_no_memory(letters, steps, no_collector):
-    space = Dict({"n": Discrete(5000), "t": Text(9)} if letters else {"n": Discrete(5000)})
+@pytest.mark.parametrize(("messages", "steps"), [(False, 100_000), (True, 5_000)])
+def test_many_steps_take_no_memory(messages, steps, no_collector):
+    space = Dict({"n": Discrete(5000), "t": Text(9)} if messages else {"n": Discrete(5000)})
     envs = AsyncVectorEnv(
         [
             lambda: Scripted(
@@ -155,7 +155,7 @@ def test_many_rounds_leave_nothing(no_collector):
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize("copy", [True, False])
-def test_close_lets_go_of_the_arena_and_of_descriptors(copy, context, no_collector):
+def test_close_lets_go_of_the_segment_and_of_descriptors(copy, context, no_collector):
     def mapped():
         with open("/proc/self/maps") as file:
             return sum("pym-" in line for line in file)

@@ -6,7 +6,7 @@ import sys
 import chaos
 import pytest
 
-from gymvec.vector import restarts
+from gymvec.vector.parent import death_policy as restarts
 
 pytestmark = [
     pytest.mark.timeout(120),

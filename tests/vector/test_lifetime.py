@@ -26,7 +26,7 @@ pytestmark = [
 
 OWN = os.getpid()
 ZEROS = np.zeros((2, 2), np.float32)
-# Kinds of vector environments that keep the arena in different places.
+# Kinds of vector environments that keep the segment in different places.
 KINDS = {
     "plain": {},
     "views": {"copy": False},
@@ -116,7 +116,7 @@ class Counted:
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt, SystemExit, LookupError])
 @pytest.mark.parametrize(
     "name",
-    ["check_reports", "batch_space", "batched_observation_space", "Observations", "LastSeen",
+    ["check_reports", "batch_space", "batched_observation_space", "Observations", "Snapshots",
      "create_empty_array", "bind_action_writer"],
 )  # fmt: skip
 def test_a_constructor_that_fails_late(name, error, daemon, monkeypatch):

@@ -26,8 +26,8 @@ from restart_cases import (
 from scripted import BOX, Scripted
 
 from gymvec import AsyncVectorEnv, WorkerDiedError
-from gymvec.vector import restarts
 from gymvec.vector.errors import StepTimeoutError
+from gymvec.vector.parent import death_policy as restarts
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -259,7 +259,7 @@ def test_ctrl_c_in_a_restart(place, when, monkeypatch):
     """The next wait finishes what was begun."""
     envs = stepped(make())
     kill(envs)
-    workers = envs._engine.workers
+    workers = envs._pool.workers
     whole = getattr(workers, place)
 
     def interrupted(*args):

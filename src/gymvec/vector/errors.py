@@ -11,7 +11,7 @@ import signal
 import traceback
 from typing import Any
 
-from gymvec.vector.mail import dumps
+from gymvec.vector.transport.messages import dumps
 
 __all__ = [
     "StepTimeoutError",

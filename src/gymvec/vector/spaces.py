@@ -9,8 +9,8 @@ from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 
 from gymvec.utils import batch_differing_spaces, batch_space
 from gymvec.vector.errors import unpack_error
-from gymvec.vector.mail import Subject
-from gymvec.vector.rows import subspaces
+from gymvec.vector.space_tree import subspaces
+from gymvec.vector.transport.messages import MessageKind
 
 
 def batched_observation_space(
@@ -103,13 +103,13 @@ def check_spaces(vector_env: HasObservationMode, envs: list[Env]) -> None:
 
 
 def check_reports(
-    vector_env: HasObservationMode, reports: list[tuple[int, Subject, Any]]
+    vector_env: HasObservationMode, reports: list[tuple[int, MessageKind, Any]]
 ) -> list[Space[Any]]:
     """Check what the workers say about their environments.
 
     Args:
         vector_env: The vector environment.
-        reports: For each environment its index, the subject, and the description or the
+        reports: For each environment its index, the kind, and the description or the
             error of building it.
 
     Returns:
@@ -120,7 +120,7 @@ def check_reports(
         TypeError, ValueError: With ``observation_mode="different"``, what batching them raises.
         BaseException: What the construction of an environment raised.
     """
-    failed = {env: content for env, subject, content in reports if subject is Subject.ERROR}
+    failed = {env: content for env, kind, content in reports if kind is MessageKind.ERROR}
     if failed:
         envs = sorted(failed)
         raise unpack_error(failed[envs[0]], envs)

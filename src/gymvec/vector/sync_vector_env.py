@@ -13,12 +13,12 @@ from gymnasium.error import ClosedEnvironmentError
 from gymnasium.spaces import Box, MultiBinary, MultiDiscrete
 from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 
-from gymvec import _steps
-from gymvec._infos import InfoBatch
+from gymvec.kernels.infos import InfoBatch
 from gymvec.utils import batch_space, concatenate, create_empty_array, iterate
-from gymvec.vector.copies import keep_terminal, own_action, own_array
+from gymvec.vector import stepping
+from gymvec.vector.arguments import autoreset_mode_of
+from gymvec.vector.copying import keep_terminal, own_action, own_array
 from gymvec.vector.distinct import check_distinct
-from gymvec.vector.options import autoreset_mode_of
 from gymvec.vector.requests import (
     check_none_missing,
     one_value_each,
@@ -26,7 +26,7 @@ from gymvec.vector.requests import (
     reset_seeds,
 )
 from gymvec.vector.returned import StepReturn
-from gymvec.vector.rows import bind_stacker, is_builtin
+from gymvec.vector.space_tree import bind_stacker, is_builtin
 from gymvec.vector.spaces import batched_observation_space, check_spaces
 
 __all__ = ["SyncVectorEnv"]
@@ -150,7 +150,7 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
 
     def _bind(self) -> None:
         self._stack = bind_stacker(self.single_observation_space, self.num_envs)
-        self._blocks = _steps.StepBlocks(self._rewards, self._terminations, self._truncations)
+        self._blocks = stepping.StepBlocks(self._rewards, self._terminations, self._truncations)
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what is bound to this object's arrays."""
@@ -251,17 +251,17 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         self._check_open()
         mode = self.autoreset_mode
         if mode is _NEXT_STEP:
-            how = _steps.NEXT_STEP
+            how = stepping.NEXT_STEP
         elif mode is _SAME_STEP:
-            how = _steps.SAME_STEP
+            how = stepping.SAME_STEP
         elif mode is _DISABLED:
-            how = _steps.DISABLED
+            how = stepping.DISABLED
             if self._autoreset_envs.any():
                 raise AssertionError(f"{self._autoreset_envs=}")
         else:
             raise ValueError(f"Unexpected autoreset mode, {mode}")
         infos = self._new_infos()
-        _steps.step_environments(
+        stepping.step_environments(
             self.envs,
             self._split_actions(actions),
             self._env_obs,
