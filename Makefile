@@ -193,14 +193,12 @@ dist-test: dist ## Test the wheel in dist in a new environment without a compile
 matrix: $(VENV)/with-dist ## Test on PYTHONS="3.10 ..." with CELLS="oldest newest" dependencies
 	$(PY) tools/matrix.py $(if $(PYTHONS),--pythons "$(PYTHONS)") $(if $(CELLS),--cells "$(CELLS)") $(ARGS)
 
-# What `make table` puts into README.md.
+# What `make table` puts into README.md and docs/benchmarks.md.
 RESULTS := bench/results
 
 bench: $(VENV)/with-bench ## Measure gymvec beside Gymnasium: functions, then vector environments
-	$(PY) -m pytest bench/test_utils.py -q -W default --benchmark-quiet --benchmark-json=build/bench.json $(ARGS)
-	$(PY) bench/table.py reduce build/bench.json $(RESULTS)/utils.json
-	$(PY) bench/table.py show $(RESULTS)/utils.json
-	$(PY) bench/efficiency.py --rounds 61 --seconds 0.12 --json $(RESULTS)/efficiency.json
+	$(PY) bench/functions.py --json $(RESULTS)/functions.json $(ARGS)
+	$(PY) bench/vector_envs.py --rounds 61 --seconds 0.12 --json $(RESULTS)/vector_envs.json
 
 # Other packages in an environment of their own, as far as they can be installed here.
 PEERS := $(VENV)-peers
@@ -215,16 +213,14 @@ $(PEERS)/made: build/release/made $(wildcard bench/peers/*.txt)
 
 compare: $(PEERS)/made ## Measure CartPole on all kinds of vector environment, other packages' too
 	$(PEERS_PY) -m gymvec compare CartPole-v1 --seconds 0.4 --rounds 5 \
-		--json $(RESULTS)/compare.json --plot docs/images/compare.png $(ARGS)
+		--json build/compare.json --plot build/compare.png $(ARGS)
+	$(PEERS_PY) bench/peers/run.py --reduce build/compare.json $(RESULTS)/compare.json
 
 peers: $(PEERS)/made ## Measure six environments on all kinds of vector environment
 	$(PEERS_PY) bench/peers/run.py $(ARGS)
 
-table: $(VENV)/with-bench ## Put the last measurements into README.md
-	$(PY) bench/table.py paste $(RESULTS)/utils.json README.md
-	$(PY) bench/vector_table.py $(RESULTS)/efficiency.json README.md
-	$(PY) bench/readme.py compare $(RESULTS)/compare.json README.md
-	$(PY) bench/readme.py peers $(RESULTS)/peers.json README.md
+table: $(VENV)/with-bench ## Put the last measurements into README.md and docs/benchmarks.md
+	$(PY) bench/table.py
 
 # Needs Docker on Linux; elsewhere it installs Pythons. Its settings are in pyproject.toml.
 wheels: $(VENV)/with-dist ## Build wheels for all Pythons on this system into wheelhouse

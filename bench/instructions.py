@@ -1,5 +1,7 @@
 """The parent's instructions for a step whose answers are already there: ``python bench/instructions.py``.
 
+With ``--builds FOLDER FOLDER``, each with a ``gymvec`` package, those of the functions of both builds.
+
 Needs valgrind with its headers and a C compiler. A child process under callgrind holds the
 parent's half and, in place of worker processes, their halves of the control words; only the
 parent's half is counted, and it never waits. Counted are the control words alone, and a whole
@@ -9,6 +11,7 @@ parent's half is counted, and it never waits. Counted are the control words alon
 import argparse
 import ctypes
 import itertools
+import os
 import re
 import subprocess
 import sys
@@ -157,13 +160,90 @@ def slopes(counts):
     ]
 
 
+FEW, MANY = 200, 1200
+
+FUNCTION = """
+import gc
+import sys
+import gymnasium.spaces as s
+import numpy as np
+from gymvec import utils
+from gymvec.kernels.rows import RowWriter
+case, times = sys.argv[1], int(sys.argv[2])
+f32 = s.Box(-1, 1, (4,), np.float32)
+nested = s.Dict(a=s.Tuple([f32, s.Discrete(3)]), b=s.Dict(c=f32, d=s.MultiBinary(3)))
+space = {"nested": nested, "discrete": s.Discrete(5)}.get(case.split()[0], f32)
+n = int(case.split()[-1])
+items = [space.sample() for _ in range(n)]
+out = utils.create_empty_array(space, n)
+if "write" in case:
+    memory = utils.create_shared_memory(space, n)
+    call = lambda: utils.write_to_shared_memory(space, 0, items[0], memory)
+elif "row" in case:
+    writer = RowWriter(out, 0)
+    call = lambda: writer(items[0])
+else:
+    call = lambda: utils.concatenate(space, items, out)
+call()
+gc.disable()
+for _ in range(times):
+    call()
+"""
+
+FUNCTIONS = (
+    "box concatenate 64",
+    "discrete concatenate 64",
+    "nested concatenate 64",
+    "box write 8",
+    "box bound row 8",
+)
+
+
+def function_instructions(folder, case):
+    """Instructions of a call: the difference of two runs, so that start-up does not count."""
+    few, many = (instructions_of_run(folder, case, calls) for calls in (FEW, MANY))
+    return (many - few) / (MANY - FEW)
+
+
+def instructions_of_run(folder, case, calls):
+    """All instructions of a run."""
+    with tempfile.TemporaryDirectory() as scratch:
+        ended = subprocess.run(
+            ["valgrind", "--tool=callgrind", f"--callgrind-out-file={scratch}/out"]
+            + [sys.executable, "-c", FUNCTION, case, str(calls)],
+            # Threads of OpenBLAS that wait for work would be counted, too.
+            env={
+                **os.environ,
+                "PYTHONPATH": str(folder),
+                "PYTHONHASHSEED": "0",
+                "OPENBLAS_NUM_THREADS": "1",
+            },
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    return int(re.search(r"Collected : (\d+)", ended.stderr).group(1))
+
+
+def compare_builds(folders):
+    """Print a table of the functions in both builds."""
+    print("| call | first build | second build | ratio |\n|---|---:|---:|---:|")
+    for case in FUNCTIONS:
+        first, second = (function_instructions(folder.resolve(), case) for folder in folders)
+        print(f"| {case} | {first:,.0f} | {second:,.0f} | {second / first:.2f} |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", metavar="LIBRARY", help=argparse.SUPPRESS)
+    parser.add_argument("--builds", nargs=2, type=Path, metavar="FOLDER")
     parser.add_argument("--json", metavar="FILE")
     arguments = parser.parse_args()
     if arguments.count is not None:
         count_all(arguments.count)
+        return
+    if arguments.builds is not None:
+        compare_builds(arguments.builds)
         return
     load, series, cells = measure.load(), counted(), []
     for key, title in SERIES.items():

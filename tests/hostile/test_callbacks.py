@@ -63,7 +63,10 @@ def test_shapes_of_too_many_dimensions():
     for shape in ((1,) * 65, (1,) * 5000):
         for call in (
             lambda: _array_spaces.write(
-                Plain(shape, np.dtype("f4")), 0, 1.0, kernel_calls._Memory()  # noqa: B023
+                Plain(shape, np.dtype("f4")),
+                0,
+                1.0,
+                kernel_calls._Memory(),  # noqa: B023
             ),
             lambda: _array_spaces.read(Plain(shape, np.dtype("f4")), kernel_calls._Memory(), 1),  # noqa: B023
         ):

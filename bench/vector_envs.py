@@ -1,18 +1,20 @@
-"""How much of the cores vectorizing leaves: ``python bench/efficiency.py --json FILE``.
+"""How much of the cores vectorizing leaves: ``python bench/vector_envs.py --json FILE``.
 
     efficiency = time per env step of bare Python loops, one a core and all at once
                  / cores / time per env step of the vector environment
 
 All subjects take the same steps with the same seeds and actions, in turn, for several rounds;
 ratios are taken within a round. In the bare loops a reset counts as the step that the autoreset
-mode makes of it. Figures count if probes before and after them found all cores at full speed; the
-others are kept, and the efficiency over all rounds stands beside that of these.
+mode makes of it. Times and ratios to gymvec async are of all rounds. For the efficiency those
+rounds count in which probes before and after both figures found all cores at full speed; the
+efficiency over all rounds stands beside it.
 """
 
 import argparse
 import statistics
 
 import measure
+import table
 from probes import Probes
 
 from gymvec.measuring.backends import BACKENDS, LIMIT, Setting
@@ -64,49 +66,38 @@ def measured(name, num_envs, workers, plan, pool, probes):
     }
 
 
-def counting(result, *kinds):
-    """The figures of each of these, of the rounds in which all of theirs count."""
-    flags = [result["at full speed"][kind] for kind in kinds]
-    return [
-        [seconds for seconds, *fast in zip(result["times"][kind], *flags, strict=True) if all(fast)]
-        for kind in kinds
-    ]
-
-
 def judged(result, at_full_speed, cores):
-    """The result with its medians, its ratios, its target and whether it is reached."""
-    times, key = result["times"], (result["env"], result["num_envs"])
-    result["at full speed"] = {kind: at_full_speed[(*key, kind)] for kind in times}
+    """The quartiles, ratios and efficiencies of a result, its target and whether it is reached."""
+    times, key = result.pop("times"), (result["env"], result["num_envs"])
+    fast = {kind: at_full_speed[(*key, kind)] for kind in times}
 
-    def ratio(above, below):
-        pair = counting(result, above, below)
-        return measure.median_ratio(*pair) if len(pair[0]) >= FEWEST_ROUNDS else None
+    def counting(kind):
+        """The figures of the bare loops and of this one, of the rounds that count."""
+        rounds = zip(times[LIMIT.name], times[kind], fast[LIMIT.name], fast[kind], strict=True)
+        return [(loops, taken) for loops, taken, *both in rounds if all(both)]
 
-    result["medians"] = {
-        kind: statistics.median(counting(result, kind)[0] or seconds)
-        for kind, seconds in times.items()
-    }
+    def efficiency(pairs):
+        return measure.median_ratio(*zip(*pairs, strict=True)) / cores
+
+    vector_envs = [kind for kind in times if kind != LIMIT.name]
+    result[measure.QUARTILES] = {kind: measure.quartiles(taken) for kind, taken in times.items()}
     result["rounds"] = len(times[LIMIT.name])
-    result["rounds that count"] = len(counting(result, LIMIT.name, OURS)[0])
+    result["rounds that count"] = len(counting(OURS))
     result["efficiency"] = {
-        kind: found / cores
-        for kind in times
-        if kind != LIMIT.name and (found := ratio(LIMIT.name, kind)) is not None
+        kind: efficiency(counting(kind))
+        for kind in vector_envs
+        if len(counting(kind)) >= FEWEST_ROUNDS
     }
     result["efficiency in all rounds"] = {
-        kind: measure.median_ratio(times[LIMIT.name], times[kind]) / cores
-        for kind in times
-        if kind != LIMIT.name
+        kind: efficiency(zip(times[LIMIT.name], times[kind], strict=True)) for kind in vector_envs
     }
-    result["over Gymnasium"] = {
-        kind: found
-        for kind in NOTHING_TARGETS
-        if kind in times and (found := ratio(kind, OURS)) is not None
+    result["over gymvec async"] = {
+        kind: measure.median_ratio(times[kind], times[OURS]) for kind in vector_envs if kind != OURS
     }
-    if result["env"] == "Nothing":
-        result["target"] = NOTHING_TARGETS if result["num_envs"] == 32 else None
-        result["reached"] = result["target"] and all(
-            result["over Gymnasium"].get(kind, 0) >= factor
+    if key == ("Nothing", 32):
+        result["target"] = NOTHING_TARGETS
+        result["reached"] = all(
+            result["over gymvec async"].get(kind, 0) >= factor
             for kind, factor in NOTHING_TARGETS.items()
         )
     else:
@@ -117,47 +108,12 @@ def judged(result, at_full_speed, cores):
     return result
 
 
-def cells(result, kinds):
-    """What a table has of a result: the times of bare loops and of these, and efficiencies."""
-    medians, efficiency = result["medians"], result["efficiency"]
-    return [
-        result["env"],
-        str(result["num_envs"]),
-        *(
-            measure.digits(medians[kind] * 1e6) if kind in medians else "refuses"
-            for kind in (LIMIT.name, *kinds)
-        ),
-        f"{result['unevenness']:.2f}",
-        f"{result['rounds that count']} of {result['rounds']}",
-        *(
-            f"{efficiency[kind]:.2f}" if kind in efficiency else "-" if kind in medians else "0"
-            for kind in ("Gymnasium async", OURS)
-        ),
-        f"{result['efficiency in all rounds'][OURS]:.2f}",
-    ]
-
-
-def row(result):
-    """The cells of a result, with those of its target."""
-    ratios, target = result["over Gymnasium"], result["target"]
+def reached(result):
+    """The cells of a result's target."""
+    target = result["target"]
     if isinstance(target, dict):
-        target = " and ".join(f"{factor} times {kind[10:]}" for kind, factor in target.items())
-    return [
-        *cells(result, measure.VECTOR_ENVS),
-        " / ".join(
-            measure.digits(ratios[kind]) if kind in ratios else "-" for kind in NOTHING_TARGETS
-        ),
-        str(target or ""),
-        measure.verdict(result["reached"]),
-    ]
-
-
-HEADER = [
-    "environment", "n", "bare loop, us", *(f"{kind}, us" for kind in measure.VECTOR_ENVS),
-    "slowest loop / mean", "rounds that count",
-    "efficiency of Gymnasium async", "of gymvec async", "in all rounds",
-    "Gymnasium sync / async over it", "target", "reached",
-]  # fmt: skip
+        target = " and ".join(f"{kind} {factor} times" for kind, factor in target.items())
+    return [str(target or ""), measure.verdict(result["reached"])]
 
 
 def main():
@@ -180,7 +136,9 @@ def main():
     for result in results:
         judged(result, at_full_speed, measure.cores())
     facts = measure.about(load) | {"workers": arguments.workers, "results": results}
-    measure.report("Vector environments", HEADER, map(row, results), facts, arguments.json)
+    header = [*table.VECTOR_ENVS_HEADER, "target", "reached"]
+    rows = [[*table.vector_env_cells(result), *reached(result)] for result in results]
+    measure.report("Vector environments", header, rows, facts, arguments.json)
 
 
 if __name__ == "__main__":
