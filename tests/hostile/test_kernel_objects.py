@@ -58,7 +58,7 @@ def test_none_is_copied_or_pickled(name):
 def test_made_again_it_stays_as_it_was(name):
     arguments = kernel_calls.CALLS[name]()
     kind = type(arguments[0])
-    full = f"{kind.__module__.partition('.')[2]}.{kind.__name__}"
+    full = f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
     for again in ((), kernel_calls.CALLS[full](), (None,) * 3):
         try:
             kind.__init__(arguments[0], *again)
