@@ -52,9 +52,7 @@ def wheel_faults(wheel: Path) -> list[str]:
     compiled = {str(name).partition(".")[0] for name in package if name.suffix in (".so", ".pyd")}
     faults = [f"lacks {name}" for name in sorted(expected - {str(name) for name in package})]
     faults += [f"lacks the compiled {name}" for name in sorted(modules - compiled)]
-    faults += [
-        f"lacks a stub of {name}" for name in modules if f"{name}.pyi" not in expected
-    ]
+    faults += [f"lacks a stub of {name}" for name in modules if f"{name}.pyi" not in expected]
     faults += [f"has {name}" for name in package if not name.name.endswith(IN_WHEEL)]
     faults += [
         f"has {name}"

@@ -8,9 +8,10 @@ from info_strategies import N, arrays, gymnasiums, infos, numbers, outcome
 from lockstep import assert_same
 from names import name_of
 
-from gymvec.vector.parent.infos import SLOT_BYTES, InfoSlots
+from gymvec.vector.parent.infos import InfoSlots
 from gymvec.vector.transport.info_columns import SlotColumns
 from gymvec.vector.transport.info_schemas import MAX_SCHEMAS, SlotWriter, same_schema, schema_of
+from gymvec.vector.transport.memory import SLOT_BYTES
 
 WORKERS = [0, 0, 1, 1]
 

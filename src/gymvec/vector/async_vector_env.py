@@ -25,10 +25,11 @@ from gymvec.vector.errors import StepTimeoutError
 from gymvec.vector.parent.deadlines import TimedOut, deadline_after
 from gymvec.vector.parent.death_policy import RestartingPool
 from gymvec.vector.parent.observations import Observations, check_shareable
+from gymvec.vector.parent.reports import check_reports
 from gymvec.vector.parent.snapshots import Snapshots
 from gymvec.vector.parent.worker_pool import WorkerPool
 from gymvec.vector.pending import IDLE
-from gymvec.vector.spaces import batched_observation_space, check_reports
+from gymvec.vector.spaces import batched_observation_space
 from gymvec.vector.transport.actions import bind_action_writer
 from gymvec.vector.transport.memory import Layout
 from gymvec.vector.whole import ResetStep

@@ -12,8 +12,7 @@ from gymvec.vector.exclusive import exclusive
 from gymvec.vector.partial import SendRecv
 from gymvec.vector.pending import IDLE
 from gymvec.vector.requests import one_value_each
-from gymvec.vector.transport.messages import dumps
-from gymvec.vector.worker.main import Command
+from gymvec.vector.transport.messages import Command, dumps
 
 __all__ = ["Calls"]
 

@@ -13,7 +13,6 @@ from gymnasium.vector.vector_env import AutoresetMode
 
 from gymvec.utils import batch_space
 from gymvec.vector.copying import own_action
-from gymvec.vector.errors import WorkerTraceback, unpack_error
 from gymvec.vector.exclusive import exclusive
 from gymvec.vector.parent.deadlines import TimedOut, deadline_after
 from gymvec.vector.parent.ready_first import Batches
@@ -21,8 +20,8 @@ from gymvec.vector.pending import Pending
 from gymvec.vector.requests import checked_env_ids, reset_mask, reset_seeds
 from gymvec.vector.returned import StepReturn
 from gymvec.vector.transport.actions import split_actions
-from gymvec.vector.transport.messages import dumps
-from gymvec.vector.worker.main import Command
+from gymvec.vector.transport.exceptions import WorkerTraceback, unpack_error
+from gymvec.vector.transport.messages import Command, dumps
 
 __all__ = ["SendRecv"]
 

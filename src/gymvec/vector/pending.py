@@ -22,7 +22,7 @@ from gymvec.vector.parent.replies import Replies
 from gymvec.vector.parent.snapshots import Snapshots
 from gymvec.vector.parent.worker_pool import WorkerPool
 from gymvec.vector.transport.actions import Write
-from gymvec.vector.worker.main import Command
+from gymvec.vector.transport.messages import Command
 
 __all__ = ["IDLE", "STEPPING", "Pending"]
 

@@ -19,9 +19,8 @@ from gymvec.vector.pending import IDLE, STEPPING
 from gymvec.vector.requests import check_none_missing, reset_mask, reset_seeds
 from gymvec.vector.returned import StepReturn
 from gymvec.vector.transport.actions import split_actions
-from gymvec.vector.transport.messages import dumps
-from gymvec.vector.worker.main import Command
-from gymvec.vector.worker.stepper import SECOND_SET
+from gymvec.vector.transport.control import SECOND_SET
+from gymvec.vector.transport.messages import Command, dumps
 
 __all__ = ["ResetStep"]
 

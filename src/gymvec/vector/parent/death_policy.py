@@ -11,14 +11,15 @@ from typing import Any, NoReturn
 
 from gymnasium import logger
 
-from gymvec.vector.errors import WorkerDiedError, how_it_ended, unpack_error
+from gymvec.vector.errors import WorkerDiedError, how_it_ended
 from gymvec.vector.parent.replies import Replies
 from gymvec.vector.parent.snapshots import Snapshots
 from gymvec.vector.parent.worker_pool import WorkerPool
 from gymvec.vector.transport.actions import Write
 from gymvec.vector.transport.carried import EnvFns, as_if_starting
+from gymvec.vector.transport.exceptions import unpack_error
 from gymvec.vector.transport.memory import Layout
-from gymvec.vector.worker.main import Command
+from gymvec.vector.transport.messages import Command
 
 __all__ = ["MAX_RESTARTS", "WINDOW_SECONDS", "Replaced", "RestartingPool"]
 
