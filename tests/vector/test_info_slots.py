@@ -34,7 +34,7 @@ class Slots:
                 messages[env] = [info]
                 self.messages += 1
                 if put is not None:
-                    self.parent.learn(env, *put)
+                    self.parent.register_schema(env, *put)
         return self.parent.gather({env: got for env, got in messages.items() if got != [{}]}, envs)
 
 
@@ -202,7 +202,7 @@ def test_a_worker_that_numbers_anew():
     slots = Slots()
     for _ in range(2):
         slots.step([(env, {"a": float(env)}) for env in range(4)])
-    slots.parent.forget(1)
+    slots.parent.reset_worker(1)
     # Neither what its former worker left there nor what its numbers meant is of any use.
     infos = slots.parent.gather({}, None)
     assert infos["a"].tolist() == [0, 1, 0, 0]
