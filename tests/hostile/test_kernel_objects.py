@@ -17,7 +17,7 @@ CLASSES = {
     if isinstance(kernel_calls.find(name), type)
 }
 # Made by kernels only; without a function, and whose attributes are None until then.
-INERT = {"_columns.Column", "_infos.Column", "_slots.Column", "_slots.Schema"}
+INERT = {"info_columns.Column", "infos.Column", "info_schemas.Column", "info_schemas.Schema"}
 METHODS = [name for name in kernel_calls.CALLS if name.count(".") == 2 and name not in INERT]
 
 
