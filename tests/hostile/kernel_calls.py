@@ -138,10 +138,10 @@ def tree() -> trees.TreeWriter:
 
 
 def a_stepper() -> stepper.Stepper:
-    rows = guarded((2, 2), np.float32)
+    memory = guarded((2, 2), np.float32)
     return stepper.Stepper(
         [Scripted(), Scripted()],
-        [[rows.RowWriter(rows, 0), rows.RowWriter(rows, 1)]],
+        [[rows.RowWriter(memory, 0), rows.RowWriter(memory, 1)]],
         step_blocks(),
         guarded((2,), np.bool_),
         slot_writer(),
