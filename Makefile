@@ -1,9 +1,7 @@
-# C programs are built here; everything in Python runs in an environment that nox makes (noxfile.py).
+# C programs are built here; Python runs in environments that nox makes (noxfile.py).
 PYTHON ?= python3
 VENV ?= .venv
-ARGS ?=
-NOXFLAGS ?=
-# Processes that run tests at a time.
+# How many processes run tests at a time.
 JOBS ?= 2
 
 NOX := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)/nox
@@ -66,9 +64,8 @@ chaos: $(NOX) ## Deaths, stops, errors and time-outs at random: make chaos SECON
 FLAGS.address := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 FLAGS.thread := -fsanitize=thread
 FLAGS.portable := -DGV_PORTABLE
-HAS_THREAD := $(shell echo 'int main(void) { return 0; }' \
-	| $(CC) -fsanitize=thread -x c - -o /dev/null 2> /dev/null && echo yes)
-THREADED := test_bell test_wait test_handovers
+HAS_THREAD := $(shell echo 'int main() { }' | $(CC) -fsanitize=thread -x c - -o /dev/null 2> /dev/null && echo yes)
+THREADED := test_control test_wait test_handovers
 C_PROGRAMS := $(C_TESTS:=.plain) $(C_TESTS:=.address) $(THREADED:=.portable) $(if $(HAS_THREAD),$(THREADED:=.thread))
 # Hand-overs; ThreadSanitizer makes each of them many times slower.
 ARGUMENTS_test_handovers.thread := 10000
@@ -84,14 +81,15 @@ test-c: $(C_PROGRAMS:%=build/c/%) ## The C tests: plain, portable, with sanitize
 fuzz: $(C_FUZZ:%=build/c/%.address) ## Random input to the C code under sanitizers: make fuzz SECONDS=60 SEED=7
 	$(foreach program,$^,ASAN_OPTIONS=abort_on_error=1 UBSAN_OPTIONS=abort_on_error=1 $(program) $(SECONDS) $(SEED) &&) true
 
-compare: $(NOX) ## CartPole beside other packages, for the picture in README.md
+compare: $(NOX) ## CartPole beside other packages, for 1 to 128 environments
 	$(SESSION) peers -- -m gymvec compare CartPole-v1 --seconds 0.4 --rounds 5 \
-		--json bench/results/compare.json --plot docs/images/compare.png $(ARGS)
+		--json build/compare.json --plot build/compare.png $(ARGS)
+	$(SESSION) peers -- bench/peers/run.py --reduce build/compare.json bench/results/compare.json
 
 peers: $(NOX) ## Six environments beside other packages
 	$(SESSION) peers -- bench/peers/run.py $(ARGS)
 
-conformance conformance-checkout: $(NOX) ## Gymnasium's own tests: make conformance GYMNASIUM=checkout
+conformance conformance-checkout: $(NOX) ## Gymnasium's own tests: GYMNASIUM=checkout
 	$(SESSION) $@ -- $(GYMNASIUM) $(ARGS)
 
 lint: $(NOX) ## Style and types

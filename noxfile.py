@@ -19,7 +19,6 @@ nox.options.download_python = "never"
 PROJECT = nox.project.load_toml("pyproject.toml")["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 C_FILES = sorted(glob("csrc/**/*.[ch]", recursive=True))
-RESULTS = "bench/results"
 
 # The tests run against the package that is installed, whatever PYTHONPATH says.
 os.environ.pop("PYTHONPATH", None)
@@ -181,31 +180,19 @@ def wheels(session):
 def bench(session):
     """gymvec beside Gymnasium: functions, then vector environments."""
     install(session, "bench")
+    functions, vector_envs = (f"bench/results/{name}.json" for name in ("functions", "vector_envs"))
+    session.run("python", "bench/functions.py", "--json", functions, *session.posargs)
     session.run(
-        *("python", "-m", "pytest", "bench/test_utils.py", "-q", "-W", "default"),
-        *("--benchmark-quiet", "--benchmark-json=build/bench.json", *session.posargs),
-    )
-    functions = f"{RESULTS}/utils.json"
-    session.run("python", "bench/table.py", "reduce", "build/bench.json", functions)
-    session.run("python", "bench/table.py", "show", functions)
-    session.run(
-        *("python", "bench/efficiency.py", "--rounds", "61", "--seconds", "0.12"),
-        *("--json", f"{RESULTS}/efficiency.json"),
+        *("python", "bench/vector_envs.py", "--rounds", "61", "--seconds", "0.12"),
+        *("--json", vector_envs),
     )
 
 
 @nox.session
 def table(session):
-    """The last measurements into README.md."""
+    """The last measurements into README.md and docs/benchmarks.md."""
     install(session, "bench")
-    for script, results in [
-        (["table.py", "paste"], "utils"),
-        (["vector_table.py"], "efficiency"),
-        (["readme.py", "compare"], "compare"),
-        (["readme.py", "peers"], "peers"),
-    ]:
-        name, *command = script
-        session.run("python", f"bench/{name}", *command, f"{RESULTS}/{results}.json", "README.md")
+    session.run("python", "bench/table.py")
 
 
 @nox.session
@@ -254,6 +241,7 @@ def lint(session):
     session.run("clang-format", "--dry-run", "--Werror", *C_FILES)
     session.run("zizmor", "--offline", "--quiet", ".github")
     session.run("python", "tools/check_pre_commit.py")
+    session.run("python", "tools/check_arrows.py")
 
 
 @nox.session

@@ -61,8 +61,11 @@ def extension(name: str, *c_sources: str) -> Extension:
     """One extension module: its Cython source and the C files it stands on."""
     return Extension(
         f"gymvec.{name}",
-        sources=[f"src/gymvec/{name}.pyx", *(f"csrc/{source}" for source in c_sources)],
-        depends=[*glob("csrc/*.h"), *glob("src/gymvec/*.pxd")],
+        sources=[
+            f"src/gymvec/{name.replace('.', '/')}.pyx",
+            *(f"csrc/{source}" for source in c_sources),
+        ],
+        depends=[*glob("csrc/*.h"), *glob("src/gymvec/**/*.pxd", recursive=True)],
         include_dirs=["csrc", numpy.get_include()],
         define_macros=[
             ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
@@ -76,28 +79,28 @@ def extension(name: str, *c_sources: str) -> Extension:
 
 
 # Each module is linked with what it uses of them; C code keeps nothing outside its objects.
-BELL = ("bell_parent.c", "bell_worker.c", "bell_wait.c", "bell_watch.c")
+CONTROL = ("control_parent.c", "control_worker.c", "control_wait.c", "parent_watchdog.c")
 
 setup(
     ext_modules=cythonize(
         [
-            extension("_dispatch"),
-            extension("_items"),
-            extension("_rows", "rows.c"),
-            extension("_blocks", "rows.c"),
-            extension("_leaf", "rows.c"),
-            extension("_infos"),
-            extension("_steps"),
-            extension("_trees"),
-            extension("_actions"),
-            extension("_results"),
-            extension("_mailbox"),
-            extension("_serve"),
-            extension("_slots", "rows.c"),
-            extension("_columns"),
-            extension("_bell", *BELL),
-            extension("_bell_parent", *BELL),
-            extension("_bell_worker", *BELL),
+            extension("utils._dispatch"),
+            extension("utils._items"),
+            extension("kernels.rows", "rows.c"),
+            extension("kernels.blocks", "rows.c"),
+            extension("utils._array_spaces", "rows.c"),
+            extension("kernels.infos"),
+            extension("vector.stepping"),
+            extension("kernels.trees"),
+            extension("vector.transport.action_block"),
+            extension("vector.parent.fast_step"),
+            extension("vector.transport.pipe"),
+            extension("vector.worker.stepper"),
+            extension("vector.transport.info_schemas", "rows.c"),
+            extension("vector.transport.info_columns"),
+            extension("vector.transport.control", *CONTROL),
+            extension("vector.transport.control_parent", *CONTROL),
+            extension("vector.transport.control_worker", *CONTROL),
         ],
         compiler_directives=DIRECTIVES,
         include_path=["src"],

@@ -180,9 +180,8 @@ def main():
             results.append({
                 "situation": situation.name, "env": name, "num_envs": num_envs, "best other": best,
                 "ratio": ratio, "at most": situation.most,
-                "us per env step, quartiles": {
-                    kind: [round(float(x) * 1e6, 2) for x in np.percentile(series, (25, 50, 75))]
-                    for kind, series in times.items()
+                measure.QUARTILES: {
+                    kind: measure.quartiles(series) for kind, series in times.items()
                 },
             })  # fmt: skip
             cells.append([

@@ -1,5 +1,7 @@
 """The parent's instructions for a step whose answers are already there: ``python bench/instructions.py``.
 
+With ``--builds FOLDER FOLDER``, each with a ``gymvec`` package, those of the functions of both builds.
+
 Needs valgrind with its headers and a C compiler. A child process under callgrind holds the
 parent's half and, in place of worker processes, their halves of the control words; only the
 parent's half is counted, and it never waits. Counted are the control words alone, and a whole
@@ -9,6 +11,7 @@ parent's half is counted, and it never waits. Counted are the control words alon
 import argparse
 import ctypes
 import itertools
+import os
 import re
 import subprocess
 import sys
@@ -18,10 +21,10 @@ from pathlib import Path
 import measure
 
 import gymvec
-from gymvec._bell_worker import Worker
-from gymvec.vector import engine
-from gymvec.vector.mail import Mailbox, Subject, dumps, join_parts
-from gymvec.vector.processes import Workers
+from gymvec.vector.parent import worker_pool as pool
+from gymvec.vector.parent.processes import Workers
+from gymvec.vector.transport.control_worker import Worker
+from gymvec.vector.transport.messages import MessagePipe, Subject, dumps, join_parts
 
 WORKERS = (1, 2, 4, 8, 16, 32, 64)
 MOST_A_WORKER = 2000
@@ -37,7 +40,7 @@ void dump(const char *name) { CALLGRIND_DUMP_STATS_AT(name); }
 class Absent(Workers):
     """Worker processes that are not there; their halves of the control words lie in this one."""
 
-    def start(self, env_fns, layout, arena, context, **others):
+    def start(self, env_fns, layout, segment, context, **others):
         self.halves = []
         description = {
             "same_observation_space": True,
@@ -50,10 +53,10 @@ class Absent(Workers):
             ours, theirs = context.Pipe()
             envs = range(part.start, part.stop)
             reports = [(env, Subject.ANSWER, dumps(description)) for env in envs]
-            Mailbox(theirs).post(join_parts(reports))
+            MessagePipe(theirs).post(join_parts(reports))
             self.processes.append(None)
-            self.mailboxes.append(Mailbox(ours))
-            half = Worker(arena.buffer, layout.hub, part.lane, len(envs))
+            self.pipes.append(MessagePipe(ours))
+            half = Worker(segment.buffer, layout.header, part.queue, len(envs))
             self.halves.append(half)
 
     def has_ended(self, worker):
@@ -62,8 +65,8 @@ class Absent(Workers):
     def end(self, seconds):
         for half in self.halves:
             half.close()
-        for mailbox in self.mailboxes:
-            mailbox.close()
+        for pipe in self.pipes:
+            pipe.close()
 
 
 def answer(halves):
@@ -78,7 +81,7 @@ def answer(halves):
 def count_all(library):
     """Count everything, a dump for each; runs under callgrind."""
     requests = ctypes.PyDLL(library)
-    engine.Workers = Absent
+    pool.Workers = Absent
 
     def count(name, begin, end, halves):
         for step in range(2 * STEPS):
@@ -97,21 +100,21 @@ def count_all(library):
     for workers in WORKERS:
         for kind, num_envs in ("one", workers), ("all", max(WORKERS)):
             envs = gymvec.AsyncVectorEnv([measure.Nothing] * num_envs, num_workers=workers)
-            bell, actions = envs._engine.bell, envs.action_space.sample()
-            halves = envs._engine.workers.halves
+            doorbell, actions = envs._pool.doorbell, envs.action_space.sample()
+            halves = envs._pool.workers.halves
 
             def send(envs=envs, actions=actions):
                 envs.step_async(actions)
 
-            def ring(bell=bell):
-                bell.send_all(0)
+            def ring(doorbell=doorbell):
+                doorbell.send_all(0)
 
-            def take(bell=bell, num_envs=num_envs):
-                bell.wait(num_envs)
-                bell.drain_all()
+            def take(doorbell=doorbell, num_envs=num_envs):
+                doorbell.wait(num_envs)
+                doorbell.drain_all()
 
             count(f"step {kind} {workers}", send, envs.step_wait, halves)
-            count(f"bell {kind} {workers}", ring, take, halves)
+            count(f"doorbell {kind} {workers}", ring, take, halves)
             envs.close(terminate=True)
 
 
@@ -141,8 +144,8 @@ def counted():
 
 
 SERIES = {
-    "bell one": "control words, one environment a worker",
-    "bell all": "control words, 64 environments",
+    "doorbell one": "control words, one environment a worker",
+    "doorbell all": "control words, 64 environments",
     "step one": "step_async and step_wait, one environment a worker",
     "step all": "step_async and step_wait, 64 environments",
 }
@@ -157,13 +160,90 @@ def slopes(counts):
     ]
 
 
+FEW, MANY = 200, 1200
+
+FUNCTION = """
+import gc
+import sys
+import gymnasium.spaces as s
+import numpy as np
+from gymvec import utils
+from gymvec.kernels.rows import RowWriter
+case, times = sys.argv[1], int(sys.argv[2])
+f32 = s.Box(-1, 1, (4,), np.float32)
+nested = s.Dict(a=s.Tuple([f32, s.Discrete(3)]), b=s.Dict(c=f32, d=s.MultiBinary(3)))
+space = {"nested": nested, "discrete": s.Discrete(5)}.get(case.split()[0], f32)
+n = int(case.split()[-1])
+items = [space.sample() for _ in range(n)]
+out = utils.create_empty_array(space, n)
+if "write" in case:
+    memory = utils.create_shared_memory(space, n)
+    call = lambda: utils.write_to_shared_memory(space, 0, items[0], memory)
+elif "row" in case:
+    writer = RowWriter(out, 0)
+    call = lambda: writer(items[0])
+else:
+    call = lambda: utils.concatenate(space, items, out)
+call()
+gc.disable()
+for _ in range(times):
+    call()
+"""
+
+FUNCTIONS = (
+    "box concatenate 64",
+    "discrete concatenate 64",
+    "nested concatenate 64",
+    "box write 8",
+    "box bound row 8",
+)
+
+
+def function_instructions(folder, case):
+    """Instructions of a call: the difference of two runs, so that start-up does not count."""
+    few, many = (instructions_of_run(folder, case, calls) for calls in (FEW, MANY))
+    return (many - few) / (MANY - FEW)
+
+
+def instructions_of_run(folder, case, calls):
+    """All instructions of a run."""
+    with tempfile.TemporaryDirectory() as scratch:
+        ended = subprocess.run(
+            ["valgrind", "--tool=callgrind", f"--callgrind-out-file={scratch}/out"]
+            + [sys.executable, "-c", FUNCTION, case, str(calls)],
+            # Threads of OpenBLAS that wait for work would be counted, too.
+            env={
+                **os.environ,
+                "PYTHONPATH": str(folder),
+                "PYTHONHASHSEED": "0",
+                "OPENBLAS_NUM_THREADS": "1",
+            },
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    return int(re.search(r"Collected : (\d+)", ended.stderr).group(1))
+
+
+def compare_builds(folders):
+    """Print a table of the functions in both builds."""
+    print("| call | first build | second build | ratio |\n|---|---:|---:|---:|")
+    for case in FUNCTIONS:
+        first, second = (function_instructions(folder.resolve(), case) for folder in folders)
+        print(f"| {case} | {first:,.0f} | {second:,.0f} | {second / first:.2f} |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", metavar="LIBRARY", help=argparse.SUPPRESS)
+    parser.add_argument("--builds", nargs=2, type=Path, metavar="FOLDER")
     parser.add_argument("--json", metavar="FILE")
     arguments = parser.parse_args()
     if arguments.count is not None:
         count_all(arguments.count)
+        return
+    if arguments.builds is not None:
+        compare_builds(arguments.builds)
         return
     load, series, cells = measure.load(), counted(), []
     for key, title in SERIES.items():
@@ -179,7 +259,7 @@ def main():
         "a worker", "at most", f"<= {MOST_A_WORKER}",
     ]  # fmt: skip
     facts = measure.about(load) | {"instructions": series}
-    measure.report("Answers that are already there", header, cells, facts, arguments.json)
+    measure.report("Replies that are already there", header, cells, facts, arguments.json)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import os
 import statistics
 import time
 
-from gymvec.vector.cores import affinity
+from gymvec.system.limits import affinity
 
 __all__ = ["Probes"]
 

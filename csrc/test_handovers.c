@@ -3,7 +3,7 @@
  *
  * Sleeps have no time limit here, so a lost wake-up is a hang; the alarm makes it a failure.
  */
-#include "test_bell.h"
+#include "test_control.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -21,20 +21,20 @@ static uint64_t reply_to(uint64_t action, uint32_t env)
     return action * 3 + env;
 }
 
-static void serve(const struct world *world, uint32_t lane, gv_policy policy)
+static void serve(const struct world *world, uint32_t queue, gv_policy policy)
 {
-    gv_worker *worker = open_worker(world, lane, policy);
+    gv_worker *worker = open_worker(world, queue, policy);
     uint32_t first = 0, opcode = 0, shut = 0;
     int32_t env;
-    for (uint32_t i = 0; i < lane; i++)
+    for (uint32_t i = 0; i < queue; i++)
         first += world->places[i].envs;
-    /* Commands are seen before the bell rings, so a pass may find only some of a send's. */
-    while (shut < world->places[lane].envs) {
+    /* Commands are seen before the doorbell rings, so a pass may find only some of a send's. */
+    while (shut < world->places[queue].envs) {
         CHECK(gv_worker_wait(worker, GV_NO_LIMIT, false) == GV_OK);
         while ((env = gv_take(worker, &opcode)) >= 0) {
             struct row *row = &world->rows[first + (uint32_t)env];
             row->reply = reply_to(row->action, first + (uint32_t)env);
-            CHECK(gv_answer(worker, (uint32_t)env) == GV_OK);
+            CHECK(gv_complete(worker, (uint32_t)env) == GV_OK);
             shut += opcode == SHUTDOWN;
         }
         gv_flush(worker);
@@ -42,13 +42,13 @@ static void serve(const struct world *world, uint32_t lane, gv_policy policy)
     gv_worker_close(worker);
 }
 
-/* Full steps, partial receives, eager and not, drained in pieces; every reply is checked. */
+/* Full steps, partial receives, immediate and not, drained in pieces; every reply is checked. */
 static void drive(const struct world *world, gv_parent *parent, uint64_t hand_overs, uint32_t seed)
 {
     int64_t *ready = malloc(world->envs * sizeof *ready);
     uint64_t *actions = calloc(world->envs, sizeof *actions);
     CHECK(ready != NULL && actions != NULL);
-    uint32_t random = seed, idle = world->envs, culprit, available, taken, lane;
+    uint32_t random = seed, idle = world->envs, bad_index, available, taken, queue;
     uint64_t next_alarm = 0;
     for (uint32_t env = 0; env < world->envs; env++)
         ready[env] = env;
@@ -63,7 +63,7 @@ static void drive(const struct world *world, gv_parent *parent, uint64_t hand_ov
             world->rows[ready[i]].action = actions[ready[i]];
         }
         if (idle == world->envs) {
-            CHECK(gv_send_all(parent, 1, partial, &culprit) == GV_OK);
+            CHECK(gv_send_all(parent, 1, partial, &bad_index) == GV_OK);
         } else {
             size_t index;
             CHECK(gv_send(parent, ready, idle, 1, partial, &index) == GV_OK);
@@ -73,7 +73,7 @@ static void drive(const struct world *world, gv_parent *parent, uint64_t hand_ov
         CHECK(available >= want);
         for (idle = 0; idle < want; idle += taken) {
             uint32_t limit = 1 + next_random(&random) % (want - idle);
-            CHECK(gv_drain(parent, ready + idle, limit, &taken, &lane) == GV_OK);
+            CHECK(gv_drain(parent, ready + idle, limit, &taken, &queue) == GV_OK);
             CHECK(taken == limit);
         }
         for (uint32_t i = 0; i < idle; i++) {
@@ -84,53 +84,53 @@ static void drive(const struct world *world, gv_parent *parent, uint64_t hand_ov
     }
     uint32_t pending = gv_num_pending(parent);
     CHECK(gv_parent_wait(parent, pending, GV_NO_LIMIT, false, &available) == GV_OK);
-    CHECK(gv_drain(parent, NULL, world->envs, &taken, &lane) == GV_OK && taken == pending);
-    CHECK(gv_send_all(parent, SHUTDOWN, false, &culprit) == GV_OK);
+    CHECK(gv_drain(parent, NULL, world->envs, &taken, &queue) == GV_OK && taken == pending);
+    CHECK(gv_send_all(parent, SHUTDOWN, false, &bad_index) == GV_OK);
     CHECK(gv_parent_wait(parent, world->envs, GV_NO_LIMIT, false, &available) == GV_OK);
     free(ready);
     free(actions);
 }
 
-struct seat_at {
+struct env_slot_at {
     const struct world *world;
-    uint32_t lane;
+    uint32_t queue;
     gv_policy policy;
 };
 
 static void *serve_in_thread(void *argument)
 {
-    struct seat_at *seat = argument;
-    serve(seat->world, seat->lane, seat->policy);
+    struct env_slot_at *env_slot = argument;
+    serve(env_slot->world, env_slot->queue, env_slot->policy);
     return NULL;
 }
 
 /* `hand_overs` in a world of this shape; parent and workers take their policies in turn from the
  * mix, beginning with number `turn`. */
-static void hand_over(const uint32_t *shape, uint32_t lanes, const gv_policy *mix, uint32_t turn,
+static void hand_over(const uint32_t *shape, uint32_t queues, const gv_policy *mix, uint32_t turn,
                       uint64_t hand_overs, bool processes)
 {
-    struct world world = make_world(lanes, shape);
-    struct seat_at seats[MAX_LANES];
+    struct world world = make_world(queues, shape);
+    struct env_slot_at env_slots[MAX_LANES];
     pthread_t threads[MAX_LANES];
     pid_t children[MAX_LANES], self = getpid();
     /* It clears the words, so it comes before the workers. */
     gv_parent *parent = open_parent(&world, mix[turn % POLICIES]);
-    for (uint32_t i = 0; i < lanes; i++) {
-        seats[i] = (struct seat_at){&world, i, mix[(turn + 1 + i) % POLICIES]};
+    for (uint32_t i = 0; i < queues; i++) {
+        env_slots[i] = (struct env_slot_at){&world, i, mix[(turn + 1 + i) % POLICIES]};
         if (!processes) {
-            CHECK(pthread_create(&threads[i], NULL, serve_in_thread, &seats[i]) == 0);
+            CHECK(pthread_create(&threads[i], NULL, serve_in_thread, &env_slots[i]) == 0);
             continue;
         }
         children[i] = fork();
         CHECK(children[i] >= 0);
         if (children[i] == 0) {
             CHECK(gv_watch_parent(self, false) == GV_OK);
-            serve_in_thread(&seats[i]);
+            serve_in_thread(&env_slots[i]);
             _exit(0);
         }
     }
     drive(&world, parent, hand_overs, 1 + turn);
-    for (uint32_t i = 0; i < lanes; i++) {
+    for (uint32_t i = 0; i < queues; i++) {
         int status = 0;
         if (processes)
             CHECK(waitpid(children[i], &status, 0) == children[i] && status == 0);

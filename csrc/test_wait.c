@@ -1,7 +1,7 @@
 /* Tests of waiting, of signals and of the watchdog, without Python. */
-#include "test_bell.h"
+#include "test_control.h"
 
-#include "bell_internal.h"
+#include "control_words.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -12,29 +12,29 @@ static const gv_policy BLOCK = {0, false};
 static const gv_policy SPIN = {GV_NO_LIMIT, false};
 
 struct announcer {
-    struct hub *hub;
+    struct shared_header *header;
     atomic_bool stop;
 };
 
-static void *announce_on(void *argument)
+static void *publish_on(void *argument)
 {
     struct announcer *self = argument;
     while (!atomic_load(&self->stop))
-        atomic_fetch_add(&self->hub->done, 1);
+        atomic_fetch_add(&self->header->done, 1);
     return NULL;
 }
 
-/* A worker that announces without end what it does not answer: every wait still ends in its time.
+/* A worker that publishes without end what it does not answer: every wait still ends in its time.
  */
 static void test_false_alarms(void)
 {
     struct world world = make_world(1, (uint32_t[]){2});
     gv_parent *parent = open_parent(&world, SPIN);
-    struct announcer other = {(struct hub *)world.base, false};
+    struct announcer other = {(struct shared_header *)world.base, false};
     pthread_t thread;
-    uint32_t culprit, available;
-    CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
-    CHECK(pthread_create(&thread, NULL, announce_on, &other) == 0);
+    uint32_t bad_index, available;
+    CHECK(gv_send_all(parent, 1, false, &bad_index) == GV_OK);
+    CHECK(pthread_create(&thread, NULL, publish_on, &other) == 0);
     for (int i = 0; i < 50; i++) {
         CHECK(gv_parent_wait(parent, 1, 1000000, i % 2, &available) == GV_TIMEOUT);
         CHECK(available == 0);
@@ -53,7 +53,7 @@ static void test_time(void)
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
         gv_parent *parent = open_parent(&world, policies[i]);
         gv_worker *worker = open_worker(&world, 0, policies[i]);
-        uint32_t culprit, available;
+        uint32_t bad_index, available;
         uint64_t begin = gv_now();
         if (policies[i].spin_ns == GV_NO_LIMIT) {
             CHECK(gv_worker_wait(worker, 20000000, true) == GV_TIMEOUT);
@@ -64,7 +64,7 @@ static void test_time(void)
         begin = gv_now();
         CHECK(gv_worker_wait(worker, 20000000, false) == GV_TIMEOUT);
         CHECK(gv_now() - begin >= 20000000);
-        CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
+        CHECK(gv_send_all(parent, 1, false, &bad_index) == GV_OK);
         /* So long that the spin ends before the wait does, though other processes take the core. */
         begin = gv_now();
         CHECK(gv_parent_wait(parent, 1, 100000000, false, &available) == GV_TIMEOUT);
@@ -84,9 +84,9 @@ static void test_time(void)
  */
 static const uint64_t START = (1ull << 42) - 5 * MS;
 
-static gv_waiter fresh_waiter(struct hub *hub, uint64_t now)
+static gv_waiter fresh_waiter(struct shared_header *header, uint64_t now)
 {
-    gv_waiter waiter = gv_waiter_new((gv_policy){50000, false}, hub);
+    gv_waiter waiter = gv_waiter_new((gv_policy){50000, false}, header);
     waiter.begun = now;
     return waiter;
 }
@@ -99,16 +99,16 @@ static void catch_late(gv_waiter *waiter, uint64_t now, uint64_t lap, uint64_t l
 
 static void test_a_lap_of_ours(void)
 {
-    struct hub hub = {0};
+    struct shared_header header = {0};
     uint64_t now = START;
-    gv_waiter waiter = fresh_waiter(&hub, now);
+    gv_waiter waiter = fresh_waiter(&header, now);
     CHECK(gv_waiter_spins(&waiter, now, GV_NO_LIMIT));
     /* The core was a worker's for its whole pass, which ended just now. */
     catch_late(&waiter, now + 8 * MS, 8 * MS, 1000);
-    CHECK(!gv_contended(&hub, now + 8 * MS));
+    CHECK(!gv_contended(&header, now + 8 * MS));
     /* Late, but not for want of the core: it was caught without a long lap. */
     catch_late(&waiter, now, 1000, 4 * MS);
-    CHECK(!gv_contended(&hub, now));
+    CHECK(!gv_contended(&header, now));
     /* Of long laps little is charged, however many there are. */
     for (int i = 0; i < 10; i++)
         gv_waiter_lap(&waiter, MS);
@@ -126,58 +126,58 @@ static void test_a_lap_of_ours(void)
 
 static void test_a_lap_of_others(void)
 {
-    struct hub hub = {0};
+    struct shared_header header = {0};
     uint64_t now = START;
-    gv_waiter parent = fresh_waiter(&hub, now), worker = fresh_waiter(&hub, now);
-    gv_waiter always = gv_waiter_new((gv_policy){GV_NO_LIMIT, false}, &hub);
+    gv_waiter parent = fresh_waiter(&header, now), worker = fresh_waiter(&header, now);
+    gv_waiter always = gv_waiter_new((gv_policy){GV_NO_LIMIT, false}, &header);
     catch_late(&parent, now, 4 * MS, 4 * MS);
     /* All sides know it, and `wait="spin"` does as it is told. */
-    CHECK(gv_contended(&hub, now) && gv_contended(&hub, now + 9 * MS));
+    CHECK(gv_contended(&header, now) && gv_contended(&header, now + 9 * MS));
     CHECK(!gv_waiter_spins(&parent, now, GV_NO_LIMIT));
     CHECK(!gv_waiter_spins(&worker, now, GV_NO_LIMIT));
     CHECK(gv_waiter_spins(&always, now, GV_NO_LIMIT));
     /* It is tried again after 10 ms. */
     now += 11 * MS;
-    CHECK(!gv_contended(&hub, now) && gv_waiter_spins(&worker, now, GV_NO_LIMIT));
+    CHECK(!gv_contended(&header, now) && gv_waiter_spins(&worker, now, GV_NO_LIMIT));
     /* Late again and again: each spell is twice as long as the one before, up to a limit. */
     uint64_t spell = 10 * MS;
     for (int i = 0; i < 10; i++) {
         catch_late(&worker, now, 4 * MS, 4 * MS);
         spell = spell < 640 * MS ? 2 * spell : spell;
-        CHECK(gv_contended(&hub, now + spell - spell / 16));
+        CHECK(gv_contended(&header, now + spell - spell / 16));
         now += spell + spell / 16;
-        CHECK(!gv_contended(&hub, now));
+        CHECK(!gv_contended(&header, now));
     }
     /* What is noted within a spell makes it last from then on, and no longer. */
     catch_late(&worker, now, 4 * MS, 4 * MS);
     now += 600 * MS;
     catch_late(&parent, now, 4 * MS, 4 * MS);
-    CHECK(gv_contended(&hub, now + 600 * MS));
+    CHECK(gv_contended(&header, now + 600 * MS));
     now += 680 * MS;
-    CHECK(!gv_contended(&hub, now));
+    CHECK(!gv_contended(&header, now));
     /* The machine was free for long: the next spell is short. */
     now += 8 * 680 * MS;
     CHECK(gv_waiter_spins(&parent, now, GV_NO_LIMIT) == (now - parent.begun < 20 * MS));
     catch_late(&parent, now, 4 * MS, 4 * MS);
-    CHECK(gv_contended(&hub, now + 9 * MS) && !gv_contended(&hub, now + 11 * MS));
+    CHECK(gv_contended(&header, now + 9 * MS) && !gv_contended(&header, now + 11 * MS));
 }
 
 /* What no honest side writes there costs a spell at most. */
 static void test_hostile_moments(void)
 {
-    struct hub hub = {0};
+    struct shared_header header = {0};
     uint64_t now = START;
-    gv_waiter waiter = fresh_waiter(&hub, now);
+    gv_waiter waiter = fresh_waiter(&header, now);
     gv_waiter_caught(&waiter, now, 4 * MS, gv_moment(now) + 5);
     gv_waiter_caught(&waiter, now, 4 * MS, gv_moment(now) - 0x80000000u);
-    CHECK(!gv_contended(&hub, now));
+    CHECK(!gv_contended(&header, now));
     uint32_t random = 1;
     for (int i = 0; i < 100000; i++) {
-        atomic_store(&hub.contended_until, next_random(&random));
-        atomic_store(&hub.contended_for, next_random(&random) >> (next_random(&random) % 32));
+        atomic_store(&header.contended_until, next_random(&random));
+        atomic_store(&header.contended_for, next_random(&random) >> (next_random(&random) % 32));
         if (i % 2)
-            gv_contend(&hub, now);
-        CHECK(!(gv_contended(&hub, now) && gv_contended(&hub, now + 700 * MS)));
+            gv_contend(&header, now);
+        CHECK(!(gv_contended(&header, now) && gv_contended(&header, now + 700 * MS)));
         now += next_random(&random);
     }
 }
@@ -218,10 +218,10 @@ static void test_contended_waits(void)
     struct world world = make_world(1, (uint32_t[]){1});
     gv_parent *parent = open_parent(&world, patient);
     gv_worker *worker = open_worker(&world, 0, patient);
-    uint32_t culprit, available;
-    CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
+    uint32_t bad_index, available;
+    CHECK(gv_send_all(parent, 1, false, &bad_index) == GV_OK);
     for (uint64_t i = 1; i < 4; i++) {
-        gv_contend((struct hub *)world.base, gv_now());
+        gv_contend((struct shared_header *)world.base, gv_now());
         CHECK(gv_parent_wait(parent, 1, 1000, false, &available) == GV_TIMEOUT);
         CHECK(gv_parent_counts(parent).sleeps <= i);
     }
@@ -229,7 +229,7 @@ static void test_contended_waits(void)
     uint32_t opcode;
     while (gv_take(worker, &opcode) >= 0)
         continue;
-    gv_contend((struct hub *)world.base, gv_now());
+    gv_contend((struct shared_header *)world.base, gv_now());
     CHECK(gv_worker_wait(worker, MS, false) == GV_TIMEOUT);
     CHECK(gv_worker_counts(worker).sleeps > 0);
     gv_worker_close(worker);
@@ -265,10 +265,10 @@ static void test_signals(void)
     sigaction(SIGUSR1, &action, NULL);
     struct world world = make_world(1, (uint32_t[]){1});
     gv_parent *parent = open_parent(&world, BLOCK);
-    uint32_t culprit, available;
+    uint32_t bad_index, available;
     struct interrupter self = {pthread_self(), false};
     pthread_t other;
-    CHECK(gv_send_all(parent, 1, false, &culprit) == GV_OK);
+    CHECK(gv_send_all(parent, 1, false, &bad_index) == GV_OK);
     CHECK(pthread_create(&other, NULL, interrupt, &self) == 0);
     for (int polling = 0; polling < 2; polling++) {
         gv_worker *worker = open_worker(&world, 0, (gv_policy){0, polling != 0});
@@ -343,12 +343,12 @@ static void test_watch(bool polling)
         for (;;)
             pause();
     }
-    char letter;
+    char message;
     close(ends[1]);
-    CHECK(read(ends[0], &letter, 1) == 1);
+    CHECK(read(ends[0], &message, 1) == 1);
     kill(parent, SIGKILL);
     CHECK(waitpid(parent, &status, 0) == parent);
-    CHECK(read(ends[0], &letter, 1) == 0); /* the grandchild's end closed with it */
+    CHECK(read(ends[0], &message, 1) == 0); /* the grandchild's end closed with it */
     close(ends[0]);
 }
 

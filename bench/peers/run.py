@@ -1,10 +1,12 @@
 """gymvec beside other packages, on the environments of the targets: ``make peers``.
 
-    python bench/peers/run.py [--json bench/results/peers.json] [--plot docs/images/peers.png]
+    python bench/peers/run.py [--json bench/results/peers.json]
+    python bench/peers/run.py --reduce COMPARED.json bench/results/compare.json
 
 What is measured is as in ``python -m gymvec compare``; peers that are not installed are named in
 the result. EnvPool's environments are its own, in C++, without Python: the mark of what leaving
-Python altogether gives.
+Python altogether gives. With ``--reduce`` nothing is measured: what ``python -m gymvec compare
+--json`` wrote gets the form of the results that are kept.
 """
 
 import argparse
@@ -16,16 +18,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from gymvec.compare import backends, facts
-from gymvec.compare.load import load
-from gymvec.compare.measure import Plan, Pool, measured, parts
-from gymvec.compare.report import results
-from gymvec.vector.cores import usable_cores
+from gymvec.cli.report import results
+from gymvec.measuring import backends, facts
+from gymvec.measuring.load import load
+from gymvec.measuring.rounds import Plan, Pool, measured, parts
+from gymvec.system.limits import usable_cores
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import measure  # noqa: E402
-from peers_report import draw, table  # noqa: E402
+import table  # noqa: E402
 
 ENVPOOL_IDS = {
     "CartPole-v1": "CartPole-v1",
@@ -63,14 +65,19 @@ def absent():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--envs", default=",".join(measure.ENVIRONMENTS))
+    parser.add_argument("--envs", default=",".join(("Nothing", *ENVPOOL_IDS)))
     parser.add_argument("--num-envs", type=int, default=32)
     parser.add_argument("--workers", type=int, default=usable_cores())
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.25, help="of a measurement")
     parser.add_argument("--json", metavar="FILE", default="bench/results/peers.json")
-    parser.add_argument("--plot", metavar="FILE", default="docs/images/peers.png")
+    parser.add_argument("--reduce", nargs=2, metavar="FILE")
     arguments = parser.parse_args()
+    if arguments.reduce is not None:
+        source, target = arguments.reduce
+        figures = json.loads(Path(source).read_text("utf-8"))
+        measure.write(target, figures | {"results": measure.reduced(figures["results"])})
+        return
     plan = Plan(arguments.rounds, arguments.seconds)
     names, before, found = arguments.envs.split(","), load(), []
     total = sum(len(subjects(name, 1)) for name in names) * parts(plan)
@@ -86,7 +93,7 @@ def main():
                 measure.ENVIRONMENTS[name], arguments.num_envs, 1, ENVPOOL_IDS.get(name)
             )
             rows = measured(setting, subjects(name, arguments.workers), plan, pool, tick)
-            found += [{"env": name, **result} for result in results(rows)]
+            found += [{"env": name, **result} for result in measure.reduced(results(rows))]
     figures = {
         **facts.about(before, PACKAGES),
         "num_envs": arguments.num_envs,
@@ -95,9 +102,8 @@ def main():
         "absent": absent(),
         "results": found,
     }
-    Path(arguments.json).write_text(json.dumps(figures, indent=1) + "\n")
-    draw(figures, arguments.plot)
-    print(table(figures))
+    measure.write(arguments.json, figures)
+    print(table.other_packages(figures))
 
 
 if __name__ == "__main__":

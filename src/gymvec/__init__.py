@@ -1,8 +1,8 @@
 """gymvec is ``gymnasium.vector``, compiled: the same names and results in far less time."""
 
 from gymvec import utils, vector
-from gymvec.install import install, installation, installed, uninstall
 from gymvec.make import make_vec
+from gymvec.patch import install, installation, installed, uninstall
 from gymvec.tune import autotune
 from gymvec.vector import (
     AsyncVectorEnv,

@@ -2,7 +2,7 @@
 
 import sys
 
-from gymvec.cli import main
+from gymvec.cli.main import main
 
 # Workers that are spawned import this file too.
 if __name__ == "__main__":

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from gymnasium import Env
 
+from gymvec.system.limits import usable_cores
 from gymvec.vector import AsyncVectorEnv
-from gymvec.vector.cores import usable_cores
 
 if TYPE_CHECKING:
-    from gymvec.compare.hosts import Failure, Host
+    from gymvec.measuring.hosts import Failure, Host
 
 __all__ = ["Choice", "Tuning", "autotune"]
 
@@ -238,8 +238,8 @@ class _Search:
         self._taken = 0.0
 
     def run(self) -> Tuning:
-        from gymvec.compare.hosts import Failure, Host
-        from gymvec.compare.load import is_busy, load
+        from gymvec.measuring.hosts import Failure, Host
+        from gymvec.measuring.load import is_busy, load
 
         # Before there is a host, which would count as another process.
         taken = load(min(_LOAD_SECONDS, self._seconds * _LOAD_SHARE))
@@ -255,7 +255,8 @@ class _Search:
                     break
                 self._rows.append(self._measured(host, mode, workers, wait))
         except Failure as failure:
-            problem = failure
+            # Its traceback keeps this frame, which would keep it.
+            problem = failure.with_traceback(None)
         finally:
             if host is not None:
                 host.close()
@@ -277,8 +278,8 @@ class _Search:
 
     def _look_at_one(self, host: Host) -> None:
         """Find out what building an environment and a step of it take."""
-        from gymvec.compare.measure import close_subject
-        from gymvec.vector.registered import other_specs, register_missing
+        from gymvec.measuring.rounds import close_subject
+        from gymvec.vector.transport.env_registry import other_specs, register_missing
 
         self._ask(host, lambda held, specs: register_missing(specs), other_specs())
         self._construct = self._ask(host, _open_one, self._env_fn)
@@ -312,8 +313,8 @@ class _Search:
         return each * (self._construct + 3 * self._step) + 2 * _SHORTEST < self._left() * 0.8
 
     def _measured(self, host: Host, mode: str, workers: int, wait: str) -> Choice:
-        from gymvec.compare.backends import Setting
-        from gymvec.compare.measure import close_subject, estimate, open_subject
+        from gymvec.measuring.backends import Setting
+        from gymvec.measuring.rounds import close_subject, estimate, open_subject
 
         choice = Choice("sync", None, None, 0.0)
         if mode == "async":
@@ -326,7 +327,7 @@ class _Search:
         return replace(choice, microseconds=step / self._num_envs * 1e6)
 
     def _best(self, problem: Failure | None) -> tuple[Choice, str]:
-        from gymvec.compare.hosts import OutOfTimeError
+        from gymvec.measuring.hosts import OutOfTimeError
 
         sync = Choice("sync", None, None, float("nan"))
         if self._rows:
@@ -384,7 +385,7 @@ def _handicapped(row: Choice) -> float:
 
 
 def _open_one(held: dict[str, Any], env_fn: Callable[[], Env[Any, Any]]) -> float:
-    from gymvec.compare.subjects import Loop
+    from gymvec.measuring.workloads import Loop
 
     begin = time.perf_counter()
     held["subject"] = Loop(env_fn, 1, 0, 1)
@@ -393,7 +394,7 @@ def _open_one(held: dict[str, Any], env_fn: Callable[[], Env[Any, Any]]) -> floa
 
 def _step_of_one(held: dict[str, Any], seconds: float) -> tuple[float, bool]:
     """Seconds of a step, and whether the environment waits for most of them."""
-    from gymvec.compare.measure import estimate
+    from gymvec.measuring.rounds import estimate
 
     begin, busy, (yielded, taken) = time.perf_counter(), time.process_time(), _switches()
     step = estimate(held, seconds)

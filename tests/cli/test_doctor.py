@@ -14,8 +14,10 @@ import gymnasium
 import numpy as np
 import pytest
 
-from gymvec import _bell, cli, doctor
-from gymvec.vector import processes
+from gymvec.cli import doctor
+from gymvec.cli import main as cli
+from gymvec.vector.parent import processes
+from gymvec.vector.transport import control
 
 pytestmark = [pytest.mark.not_sanitized, pytest.mark.timeout(200)]
 
@@ -91,7 +93,7 @@ def test_for_programs_to_read():
 def test_the_load_before_and_after(monkeypatch, capsys, after):
     loads = [0.1, after]
     monkeypatch.setattr(doctor, "load", lambda average=True: loads[0] if average else loads[1])
-    monkeypatch.setattr("gymvec.compare.load.usable_cores", lambda: 2)
+    monkeypatch.setattr("gymvec.measuring.load.usable_cores", lambda: 2)
     monkeypatch.setattr(doctor, "_TESTS", {})
     assert cli.main(["doctor"]) == 0
     *_, said, _ = capsys.readouterr().out.splitlines()
@@ -157,7 +159,7 @@ def test_a_sandbox_without_futexes():
 
 
 def test_a_platform_without_futexes(monkeypatch, capsys):
-    monkeypatch.setattr(_bell, "HAS_FUTEX", False)
+    monkeypatch.setattr(control, "HAS_FUTEX", False)
     assert faulty(capsys)[2]["sleeps by"] == "polling"
 
 

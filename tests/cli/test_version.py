@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from gymvec import cli
+from gymvec.cli import main as cli
 
 pytestmark = pytest.mark.not_sanitized
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from marks import gone, mark, marked
 
-from gymvec.cli import main
-from gymvec.compare import backends, command
+from gymvec.cli import compare as command
+from gymvec.cli.main import main
+from gymvec.measuring import backends
 
 pytestmark = pytest.mark.not_sanitized
 
@@ -265,7 +266,7 @@ def test_an_interrupt_ends_all(tmp_path, monkeypatch):
 def test_importing_gymvec_imports_none_of_it():
     code = (
         "import sys, gymvec; "
-        "print([name for name in ('gymvec.compare', 'gymvec.cli', 'rich') if name in sys.modules])"
+        "print([name for name in ('gymvec.compare', 'gymvec.cli.main', 'rich') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n"

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from marks import gone, mark, marked
 
-from gymvec.compare.hosts import Failure, Host, OutOfTimeError
+from gymvec.measuring.hosts import Failure, Host, OutOfTimeError
 
 pytestmark = pytest.mark.not_sanitized
 
@@ -113,7 +113,7 @@ def test_a_host_is_stopped_between_orders():
 
 PROGRAM = """
 import signal, sys, time
-from gymvec.compare.hosts import Host
+from gymvec.measuring.hosts import Host
 
 def nap(held):
     time.sleep(0.01)

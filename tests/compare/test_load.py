@@ -11,10 +11,10 @@ import matplotlib
 import pytest
 from test_report import FACTS
 
-from gymvec.cli import main
-from gymvec.compare import load as load_module
-from gymvec.compare.load import is_busy, load, load_text
-from gymvec.compare.plot import plot
+from gymvec.cli.main import main
+from gymvec.cli.plot import plot
+from gymvec.measuring import load as load_module
+from gymvec.measuring.load import is_busy, load, load_text
 
 pytestmark = pytest.mark.not_sanitized
 
@@ -168,8 +168,8 @@ def test_the_footer_of_a_picture(system, tmp_path):
 @pytest.mark.parametrize(("after", "warns"), [(0.1, False), (1.9, True)])
 def test_what_compare_says(capsys, tmp_path, monkeypatch, after, warns):
     # The first reading is that of the command, the second that of the facts.
-    monkeypatch.setattr("gymvec.compare.command.load", lambda: 0.3)
-    monkeypatch.setattr("gymvec.compare.facts.load", lambda average: after)
+    monkeypatch.setattr("gymvec.cli.compare.load", lambda: 0.3)
+    monkeypatch.setattr("gymvec.measuring.facts.load", lambda average: after)
     monkeypatch.setattr(load_module, "usable_cores", lambda: 2)
     path = tmp_path / "result.json"
     code = main([

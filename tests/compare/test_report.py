@@ -5,14 +5,14 @@ import io
 import pytest
 from rich.console import Console
 
-from gymvec.compare.measure import Row
-from gymvec.compare.report import (
+from gymvec.cli.report import (
     failed,
     markdown,
     note_of_uneven_cores,
     results,
     rich_table,
 )
+from gymvec.measuring.rounds import Row
 
 pytestmark = pytest.mark.not_sanitized
 

@@ -6,7 +6,7 @@ import os
 import compare_envs
 import pytest
 
-from gymvec.compare.subjects import BareLoops
+from gymvec.measuring.workloads import BareLoops
 
 pytestmark = pytest.mark.not_sanitized
 

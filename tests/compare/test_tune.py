@@ -16,7 +16,7 @@ from marks import gone, mark
 
 import gymvec
 from gymvec import tune
-from gymvec.compare import load
+from gymvec.measuring import load
 
 pytestmark = pytest.mark.not_sanitized
 

@@ -142,7 +142,7 @@ class Memory:
         return self.buffer
 
 
-class Answers:
+class Replies:
     """A number, an array and a truth value, by a function that may do anything."""
 
     def __init__(self, answer):
@@ -285,9 +285,9 @@ numbers = st.one_of(
 )
 
 answering = st.one_of(
-    st.sampled_from([honest, breaks, wrong]).map(Answers),
-    st.builds(Changes).map(Answers),
-    st.integers(0, 11).map(lambda how: Answers(Mutates(how))),
+    st.sampled_from([honest, breaks, wrong]).map(Replies),
+    st.builds(Changes).map(Replies),
+    st.integers(0, 11).map(lambda how: Replies(Mutates(how))),
 )
 
 _PLACES = st.tuples(
@@ -344,7 +344,7 @@ def mutators_in(value: Any, depth: int = 4) -> list[Mutates]:
     """The mutators anywhere in a value."""
     if depth == 0:
         return []
-    if isinstance(value, Answers):
+    if isinstance(value, Replies):
         return [value.answer] if isinstance(value.answer, Mutates) else []
     if isinstance(value, dict):
         return [found for part in dict.values(value) for found in mutators_in(part, depth - 1)]

@@ -14,7 +14,7 @@ ROUNDS = 50
 # A leak leaves at least one block a round, each time; what Python keeps for later does not.
 ALLOWED_BLOCKS = ROUNDS * 9 // 10
 ATTEMPTS = 4
-WRONG = (hostile.Answers(hostile.breaks), None, "text", hostile.Answers(hostile.wrong))
+WRONG = (hostile.Replies(hostile.breaks), None, "text", hostile.Replies(hostile.wrong))
 
 
 def call_all(name):
@@ -41,9 +41,9 @@ def usage():
     return sys.getallocatedblocks(), files
 
 
-# The threads of such a mailbox go on until it is closed, and then end in their own time.
+# The threads of such a pipe go on until it is closed, and then end in their own time.
 STARTS_THREADS = {
-    f"_mailbox.ThreadedMailbox.{name}" for name in ("flush", "post", "receive", "take", "wait")
+    f"pipe.ThreadedMessagePipe.{name}" for name in ("flush", "post", "receive", "take", "wait")
 }
 
 

@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
-from hostile_values import Answers, check_guards, guarded
+from hostile_values import Replies, check_guards, guarded
 from scripted import BOX, Scripted
 
-from gymvec import AsyncVectorEnv, SyncVectorEnv, _infos, _leaf, _rows, _slots, _steps, _trees
-from gymvec._items import KeyedItems
+from gymvec import AsyncVectorEnv, SyncVectorEnv
+from gymvec.kernels import infos, rows, trees
+from gymvec.utils import _array_spaces
+from gymvec.utils._items import KeyedItems
+from gymvec.vector import stepping
+from gymvec.vector.transport import info_schemas
 
 
 def acts(act, answer):
@@ -22,7 +26,7 @@ def acts(act, answer):
         act()
         return answer
 
-    return Answers(ask)
+    return Replies(ask)
 
 
 def reshaped(block, shape):
@@ -36,15 +40,15 @@ def reshaped(block, shape):
 def test_an_index_that_reshapes_the_block():
     block = guarded((4, 2), np.float32)
     with pytest.raises(IndexError):
-        _rows.write_row(block, acts(reshaped(block, (2, 4)), 3), np.ones(4, np.float32))
+        rows.write_row(block, acts(reshaped(block, (2, 4)), 3), np.ones(4, np.float32))
     check_guards()
     block = guarded((4, 2), np.float32)
     with pytest.raises(IndexError):
-        _rows.RowWriter(block, acts(reshaped(block, (2, 4)), 3))
+        rows.RowWriter(block, acts(reshaped(block, (2, 4)), 3))
 
 
 def test_a_number_of_a_worker_that_closes():
-    for method in ("ring", "lane_pending", "abandon", "pending"):
+    for method in ("ring", "queue_pending", "mark_dead", "pending"):
         parent = kernel_calls.parent()
         with pytest.raises(ValueError, match="closed"):
             getattr(parent, method)(acts(parent.close, 0))
@@ -58,8 +62,13 @@ def test_shapes_of_too_many_dimensions():
 
     for shape in ((1,) * 65, (1,) * 5000):
         for call in (
-            lambda: _leaf.write(Plain(shape, np.dtype("f4")), 0, 1.0, kernel_calls._Memory()),  # noqa: B023
-            lambda: _leaf.read(Plain(shape, np.dtype("f4")), kernel_calls._Memory(), 1),  # noqa: B023
+            lambda: _array_spaces.write(
+                Plain(shape, np.dtype("f4")),  # noqa: B023
+                0,
+                1.0,
+                kernel_calls._Memory(),
+            ),
+            lambda: _array_spaces.read(Plain(shape, np.dtype("f4")), kernel_calls._Memory(), 1),  # noqa: B023
         ):
             with pytest.raises(ValueError, match="dimensions"):
                 call()
@@ -70,8 +79,8 @@ def test_spaces_without_a_dtype_of_numbers(dtype):
     from hostile_values import Plain
 
     for call in (
-        lambda: _leaf.write(Plain((2,), dtype), 0, [1, 1], kernel_calls._Memory()),
-        lambda: _leaf.read(Plain((2,), dtype), kernel_calls._Memory(), 2),
+        lambda: _array_spaces.write(Plain((2,), dtype), 0, [1, 1], kernel_calls._Memory()),
+        lambda: _array_spaces.read(Plain((2,), dtype), kernel_calls._Memory(), 2),
     ):
         with pytest.raises((TypeError, ValueError)):
             call()
@@ -97,20 +106,20 @@ def test_infos_that_contain_themselves():
     info = {"a": 1}
     info["self"] = info
     for gather in (
-        lambda: _infos.gather_infos([(0, info)], 2),
-        lambda: _infos.add_info({}, info, 0, 2),
+        lambda: infos.gather_infos([(0, info)], 2),
+        lambda: infos.add_info({}, info, 0, 2),
         lambda: SyncVectorEnv([lambda: Tells(info)]).reset(),
     ):
         with pytest.raises(RecursionError):
             gather()
-    assert _slots.schema_of(info, 1024) is None
+    assert info_schemas.schema_of(info, 1024) is None
 
 
 def test_writers_that_contain_themselves_are_deep():
-    writer = _trees.TreeWriter([("a", None)])
+    writer = trees.TreeWriter([("a", None)])
     value = {"a": 1}
     for _ in range(sys.getrecursionlimit() * 20):
-        writer = _trees.TreeWriter([("a", writer)])
+        writer = trees.TreeWriter([("a", writer)])
         value = {"a": value}
     with pytest.raises(RecursionError):
         writer(value)
@@ -122,18 +131,18 @@ def test_writers_that_contain_themselves_are_deep():
 @pytest.mark.filterwarnings("ignore:Setting the shape")
 @pytest.mark.parametrize("change", ["shape", "shorter", "strided", "object", "mask"])
 def test_infos_whose_arrays_are_exchanged(change):
-    batch = _infos.InfoBatch(4)
+    batch = infos.InfoBatch(4)
     batch.add({"a": np.zeros(3), "b": 1.0}, 0)
-    infos = batch.infos
+    found = batch.infos
     if change == "shape":
-        infos["a"].shape = (2, 6)
-        infos["b"].shape = (2, 2)
+        found["a"].shape = (2, 6)
+        found["b"].shape = (2, 2)
     elif change == "mask":
-        infos["_a"].shape = (2, 2)
+        found["_a"].shape = (2, 2)
     else:
-        infos.clear()
-        infos["c"] = {"shorter": np.zeros(1), "strided": np.zeros(8)[::2], "object": 3}[change]
-        infos["_c"] = np.zeros(1, np.bool_) if change == "shorter" else np.zeros(8, np.bool_)[::2]
+        found.clear()
+        found["c"] = {"shorter": np.zeros(1), "strided": np.zeros(8)[::2], "object": 3}[change]
+        found["_c"] = np.zeros(1, np.bool_) if change == "shorter" else np.zeros(8, np.bool_)[::2]
     for index in range(4):
         for key in "abc":
             try:
@@ -141,8 +150,8 @@ def test_infos_whose_arrays_are_exchanged(change):
             except (IndexError, ValueError, TypeError):
                 pass
     if change == "strided":
-        assert infos["c"].tolist() == [2.0] * 4
-        assert infos["_c"].all()
+        assert found["c"].tolist() == [2.0] * 4
+        assert found["_c"].all()
 
 
 class Tells(Scripted):
@@ -212,14 +221,14 @@ def test_actions_that_are_taken_away():
     actions = [None, None]
     env.act = actions.clear
     with pytest.raises(RuntimeError, match="changed its length"):
-        _steps.step_environments(
+        stepping.step_environments(
             [env, env],
             actions,
             [None, None],
             kernel_calls.step_blocks(),
             guarded((2,), np.bool_),
-            _steps.NEXT_STEP,
-            _infos.InfoBatch(2),
+            stepping.NEXT_STEP,
+            infos.InfoBatch(2),
             lambda value: value,
         )
 
@@ -273,7 +282,7 @@ def test_an_argument_that_closes_the_async_vector_environment(name, batch_size):
 
 @pytest.mark.parametrize("space", [BOX, DICT])
 def test_a_batch_of_actions_that_closes_the_vector_environment(space):
-    """While it is read, which is when it is written into the arena."""
+    """While it is read, which is when it is written into the segment."""
 
     class Batch(dict):
         def __getitem__(self, key):
@@ -399,7 +408,7 @@ def test_an_argument_that_steps_the_async_vector_environment(name, batch_size):
 
 
 @pytest.mark.parametrize("space", _PAIRS)
-def test_containers_that_only_have_another_name_go_through_the_arena(space):
+def test_containers_that_only_have_another_name_go_through_the_segment(space):
     named = namedtuple("named", "a b")
     batches = [OrderedDict(_PARTS), dict(_PARTS)]
     if isinstance(space, Tuple):

@@ -9,7 +9,7 @@ import threading
 import kernel_calls
 import pytest
 
-from gymvec import _bell
+from gymvec.vector.transport import control
 
 CLASSES = {
     name: kernel_calls.find(name)
@@ -17,7 +17,7 @@ CLASSES = {
     if isinstance(kernel_calls.find(name), type)
 }
 # Made by kernels only; without a function, and whose attributes are None until then.
-INERT = {"_columns.Column", "_infos.Column", "_slots.Column", "_slots.Schema"}
+INERT = {"info_columns.Column", "infos.Column", "info_schemas.Column", "info_schemas.Schema"}
 METHODS = [name for name in kernel_calls.CALLS if name.count(".") == 2 and name not in INERT]
 
 
@@ -58,7 +58,7 @@ def test_none_is_copied_or_pickled(name):
 def test_made_again_it_stays_as_it_was(name):
     arguments = kernel_calls.CALLS[name]()
     kind = type(arguments[0])
-    full = f"{kind.__module__.partition('.')[2]}.{kind.__name__}"
+    full = f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
     for again in ((), kernel_calls.CALLS[full](), (None,) * 3):
         try:
             kind.__init__(arguments[0], *again)
@@ -71,7 +71,7 @@ def test_made_again_it_stays_as_it_was(name):
 @pytest.mark.parametrize("wrong", [None, 3, object(), {}])
 def test_a_method_of_another_object(name, wrong):
     kind, _, member = name.rpartition(".")
-    unbound = getattr(CLASSES.get(kind, _bell._Mapping), member)
+    unbound = getattr(CLASSES.get(kind, control._Mapping), member)
     with pytest.raises((TypeError, AttributeError)):
         unbound.__get__(wrong, type(wrong))
         unbound(wrong)
@@ -117,7 +117,7 @@ def test_watching_what_is_no_process(pid):
     """A wrong argument is an error; a process that is gone ends this one, as promised."""
     program = f"""
 import mmap, subprocess, sys
-from gymvec._bell_worker import Worker
+from gymvec.vector.transport.control_worker import Worker
 gone = subprocess.Popen([sys.executable, "-c", ""])
 gone.wait()
 gone = gone.pid

@@ -70,10 +70,13 @@ WRONG = [None, 3, -1, 1.5, float("nan"), "x", b"", object(), [], (), {}, [None],
      "start_timeout", "observation_space", "action_space", "batch_size", "context", "worker",
      "max_concurrency"],
 )  # fmt: skip
-def test_wrong_arguments_of_the_constructor(kind, name):
+def test_wrong_arguments_of_the_constructor(kind, name, request):
     """An error, or a vector environment that works; nothing is left behind either way."""
     if kind is SyncVectorEnv and name not in ("env_fns", "observation_mode", "autoreset_mode"):
         pytest.skip("an argument of AsyncVectorEnv")
+    gc.collect()
+    gc.disable()
+    request.addfinalizer(gc.enable)
     before = len(psutil.Process().children())
     for wrong in WRONG:
         envs = None
@@ -86,7 +89,6 @@ def test_wrong_arguments_of_the_constructor(kind, name):
             if envs is not None:
                 envs.close()
         del envs
-    gc.collect()
     assert len(psutil.Process().children()) == before
 
 

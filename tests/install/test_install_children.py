@@ -77,7 +77,7 @@ def test_children_are_installed_into(method):
     assert set(reports) == {"builtins"}
     gymvec.install()
     reports, with_gymvec = trajectory(method)
-    assert set(reports) == {"gymvec._dispatch"}
+    assert set(reports) == {"gymvec.utils._dispatch"}
     assert with_gymvec == without
     gymvec.uninstall()
     reports, without_again = trajectory(method)
@@ -107,7 +107,7 @@ def test_pickles_outlive_install_and_uninstall(method):
     gymvec.install()
     during = pickle.dumps(factory)
     inherits = method == "fork"
-    installed = ("gymvec._dispatch", True)
+    installed = ("gymvec.utils._dispatch", True)
     assert arriving(before, method) == (installed if inherits else ("builtins", False))
     assert arriving(during, method) == installed
     gymvec.uninstall()
@@ -163,7 +163,7 @@ def test_program_with_install_as_its_first_line(method, tmp_path):
     without, with_gymvec = results
     assert with_gymvec[:2] == without[:2]
     assert without[2] == "('builtins', 'builtins')"
-    assert with_gymvec[2] == "('gymvec._dispatch', 'gymvec._dispatch')"
+    assert with_gymvec[2] == "('gymvec.utils._dispatch', 'gymvec.utils._dispatch')"
 
 
 @pytest.mark.skipif("fork" not in METHODS, reason="needs os.fork")
@@ -227,4 +227,4 @@ def test_installed_by_a_plugin_while_gymnasium_is_being_imported():
         [sys.executable, "-c", textwrap.dedent(program)],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
-    assert done.stdout == "gymvec._dispatch 2\n", done.stderr
+    assert done.stdout == "gymvec.utils._dispatch 2\n", done.stderr

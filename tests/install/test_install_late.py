@@ -165,7 +165,7 @@ def test_functions_may_be_imported_before(tmp_path):
         batch_differing_spaces, batch_space, concatenate, create_empty_array,
         create_shared_memory, iterate, read_from_shared_memory, write_to_shared_memory,
     ):
-        assert type(function.dispatch(Box)).__module__ == "gymvec._dispatch", function
+        assert type(function.dispatch(Box)).__module__ == "gymvec.utils._dispatch", function
     envs = make_vec("CartPole-v1", 2, vectorization_mode="sync")
     print(type(envs).__module__)
     """,

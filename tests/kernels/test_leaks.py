@@ -12,7 +12,8 @@ import spaces_zoo as zoo
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, OneOf, Text, Tuple
 
 import gymvec.utils as ours
-from gymvec import _blocks, _dispatch, _items, _leaf, _rows
+from gymvec.kernels import blocks, rows
+from gymvec.utils import _array_spaces, _dispatch, _items
 
 CALLS = 100_000
 # A leak of one small object a call would be several times this.
@@ -33,7 +34,7 @@ TEXT, TEXT_MEMORY = Text(4), theirs.create_shared_memory(Text(4), 2)
 ONE_OF = OneOf([Discrete(3), Text(2)])
 ONE_OF_MEMORY = theirs.create_shared_memory(ONE_OF, 2)
 MULTI = MultiDiscrete([3, 3])
-WRITER = _rows.RowWriter(SMALL, 1)
+WRITER = rows.RowWriter(SMALL, 1)
 ROUTER = _dispatch.Router(theirs.iterate, theirs.concatenate)
 
 
@@ -57,27 +58,27 @@ def _failing_generator():
 
 # What is called, whether it fails, and what share of CALLS is enough for a slow one.
 CASES = {
-    "stack": (lambda: _rows.stack_rows([ROW, ROW], SMALL), False, 1),
-    "stack many": (lambda: _rows.stack_rows([ROW] * 300, OUT), False, 0.05),
-    "stack many narrowed": (lambda: _rows.stack_rows([WIDE] * 300, OUT), False, 0.05),
-    "stack declined": (lambda: _rows.stack_rows([ROW, BAD], SMALL), False, 1),
-    "stack many declined": (lambda: _rows.stack_rows([WIDE] * 299 + [BAD], OUT), False, 0.05),
-    "stack numbers": (lambda: _rows.stack_rows([1, 2.5, True], np.zeros(3)), False, 1),
-    "write": (lambda: _rows.write_row(SMALL, 1, ROW), False, 1),
-    "write narrowed": (lambda: _rows.write_row(SMALL, 1, WIDE), False, 1),
+    "stack": (lambda: rows.stack_rows([ROW, ROW], SMALL), False, 1),
+    "stack many": (lambda: rows.stack_rows([ROW] * 300, OUT), False, 0.05),
+    "stack many narrowed": (lambda: rows.stack_rows([WIDE] * 300, OUT), False, 0.05),
+    "stack declined": (lambda: rows.stack_rows([ROW, BAD], SMALL), False, 1),
+    "stack many declined": (lambda: rows.stack_rows([WIDE] * 299 + [BAD], OUT), False, 0.05),
+    "stack numbers": (lambda: rows.stack_rows([1, 2.5, True], np.zeros(3)), False, 1),
+    "write": (lambda: rows.write_row(SMALL, 1, ROW), False, 1),
+    "write narrowed": (lambda: rows.write_row(SMALL, 1, WIDE), False, 1),
     "write large narrowed": (
-        lambda: _rows.write_row(np.empty((1, 999), "f4"), 0, np.zeros(999)),
+        lambda: rows.write_row(np.empty((1, 999), "f4"), 0, np.zeros(999)),
         False,
         0.5,
     ),
-    "write declined": (lambda: _rows.write_row(SMALL, 1, BAD), False, 1),
-    "write outside": (lambda: _rows.write_row(SMALL, 2, ROW), True, 1),
-    "write index breaks": (lambda: _rows.write_row(SMALL, BAD, ROW), True, 1),
-    "gather": (lambda: _blocks.gather_rows(OUT, np.array([7, 8]), SMALL), False, 1),
-    "gather outside": (lambda: _blocks.gather_rows(OUT, np.array([7, 300]), SMALL), True, 0.1),
-    "view": (lambda: _blocks.view_rows(MEMORY.get_obj(), "f4", (64,), 2), False, 1),
-    "view wrong": (lambda: _blocks.view_rows(MEMORY.get_obj(), "f4", (64,), 3), True, 1),
-    "view wrong buffer": (lambda: _blocks.view_rows(BAD, "f4", (64,), 3), True, 1),
+    "write declined": (lambda: rows.write_row(SMALL, 1, BAD), False, 1),
+    "write outside": (lambda: rows.write_row(SMALL, 2, ROW), True, 1),
+    "write index breaks": (lambda: rows.write_row(SMALL, BAD, ROW), True, 1),
+    "gather": (lambda: blocks.gather_rows(OUT, np.array([7, 8]), SMALL), False, 1),
+    "gather outside": (lambda: blocks.gather_rows(OUT, np.array([7, 300]), SMALL), True, 0.1),
+    "view": (lambda: blocks.view_rows(MEMORY.get_obj(), "f4", (64,), 2), False, 1),
+    "view wrong": (lambda: blocks.view_rows(MEMORY.get_obj(), "f4", (64,), 3), True, 1),
+    "view wrong buffer": (lambda: blocks.view_rows(BAD, "f4", (64,), 3), True, 1),
     "gather_key": (lambda: _items.gather_key([{"a": BAD}, {"a": ROW}], "a"), False, 1),
     "gather_key wrong": (lambda: _items.gather_key([{"a": BAD}, {}], "a"), True, 1),
     "keyed items": (
@@ -95,14 +96,14 @@ CASES = {
         True,
         0.5,
     ),
-    "row writer": (lambda: _rows.RowWriter(SMALL, 1), False, 1),
-    "row writer wrong": (lambda: _rows.RowWriter(SMALL, 2), True, 1),
+    "row writer": (lambda: rows.RowWriter(SMALL, 1), False, 1),
+    "row writer wrong": (lambda: rows.RowWriter(SMALL, 2), True, 1),
     "row writer call": (lambda: WRITER(WIDE), False, 1),
     "row writer call wrong": (lambda: WRITER([1, 2]), True, 0.5),
     "router": (lambda: ROUTER.find(zoo.CustomBox), False, 1),
     "router default": (lambda: ROUTER.find(int), False, 1),
     "router has": (lambda: ROUTER.has(None), False, 1),
-    "row_index": (lambda: _leaf.row_index(3, 2), True, 1),
+    "row_index": (lambda: _array_spaces.row_index(3, 2), True, 1),
     "concatenate": (lambda: ours.concatenate(SPACE, [ROW, WIDE], SMALL), False, 0.5),
     "concatenate wrong": (lambda: ours.concatenate(SPACE, [ROW, BAD], SMALL), True, 0.2),
     "concatenate cast": (lambda: ours.concatenate(SPACE, [ROW, ROW + 1j], SMALL), True, 0.2),
@@ -121,16 +122,20 @@ CASES = {
         True,
         0.2,
     ),
-    "leaf write": (lambda: _leaf.write(SPACE, 1, ROW, MEMORY), False, 1),
-    "leaf write declined": (lambda: _leaf.write(SPACE, 1, ROW.tolist(), MEMORY), False, 0.1),
-    "leaf write wrong": (lambda: _leaf.write(SPACE, 1, [1], MEMORY), True, 0.1),
-    "leaf write breaks": (lambda: _leaf.write(SPACE, 1, BAD, MEMORY), True, 0.2),
-    "leaf write outside": (lambda: _leaf.write(SPACE, 2, ROW, MEMORY), True, 0.5),
-    "leaf write no memory": (lambda: _leaf.write(SPACE, 1, ROW, BAD), True, 0.2),
-    "leaf read": (lambda: _leaf.read(SPACE, MEMORY, 2), False, 1),
-    "leaf read wrong": (lambda: _leaf.read(SPACE, MEMORY, 3), True, 0.5),
-    "leaf concatenate": (lambda: _leaf.concatenate(SPACE, (ROW, ROW), SMALL), False, 1),
-    "leaf view": (lambda: _leaf.view(TEXT, TEXT_MEMORY, np.int32, (4,), None), False, 0.5),
+    "leaf write": (lambda: _array_spaces.write(SPACE, 1, ROW, MEMORY), False, 1),
+    "leaf write declined": (
+        lambda: _array_spaces.write(SPACE, 1, ROW.tolist(), MEMORY),
+        False,
+        0.1,
+    ),
+    "leaf write wrong": (lambda: _array_spaces.write(SPACE, 1, [1], MEMORY), True, 0.1),
+    "leaf write breaks": (lambda: _array_spaces.write(SPACE, 1, BAD, MEMORY), True, 0.2),
+    "leaf write outside": (lambda: _array_spaces.write(SPACE, 2, ROW, MEMORY), True, 0.5),
+    "leaf write no memory": (lambda: _array_spaces.write(SPACE, 1, ROW, BAD), True, 0.2),
+    "leaf read": (lambda: _array_spaces.read(SPACE, MEMORY, 2), False, 1),
+    "leaf read wrong": (lambda: _array_spaces.read(SPACE, MEMORY, 3), True, 0.5),
+    "leaf concatenate": (lambda: _array_spaces.concatenate(SPACE, (ROW, ROW), SMALL), False, 1),
+    "leaf view": (lambda: _array_spaces.view(TEXT, TEXT_MEMORY, np.int32, (4,), None), False, 0.5),
     "write nested": (
         lambda: ours.write_to_shared_memory(NESTED, 1, NESTED_ITEM, NESTED_MEMORY),
         False,
@@ -230,7 +235,7 @@ def test_leaks(name):
 def test_every_compiled_function_has_a_case():
     used = {name for case, *_ in CASES.values() for name in case.__code__.co_names}
     used |= {"RowWriter", "Router", "RowSizeError"}
-    for module in (_rows, _leaf):
+    for module in (rows, _array_spaces):
         for name, value in vars(module).items():
             if getattr(value, "__module__", None) == module.__name__ and not name.startswith("_"):
                 assert name in used, name

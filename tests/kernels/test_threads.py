@@ -8,10 +8,10 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from gymvec import utils
-from gymvec._bell import hub_size, lane_size
-from gymvec._bell_parent import Parent
-from gymvec._bell_worker import Worker
-from gymvec._rows import RowWriter
+from gymvec.kernels.rows import RowWriter
+from gymvec.vector.transport.control import header_size, queue_size
+from gymvec.vector.transport.control_parent import Parent
+from gymvec.vector.transport.control_worker import Worker
 
 THREADS = 6
 ROUNDS = 300
@@ -114,11 +114,11 @@ def test_bound_writers_of_the_same_block():
 
 
 def test_control_words_belong_to_one_thread_at_a_time():
-    lanes = [(hub_size() + i * lane_size(2), 2) for i in range(2)]
-    raw = np.zeros(hub_size() + 2 * lane_size(2) + 64, np.uint8)
+    queues = [(header_size() + i * queue_size(2), 2) for i in range(2)]
+    raw = np.zeros(header_size() + 2 * queue_size(2) + 64, np.uint8)
     memory = raw[-raw.ctypes.data % 64 :]
-    parent = Parent(memory, 0, lanes)
-    workers = [Worker(memory, 0, offset, count) for offset, count in lanes]
+    parent = Parent(memory, 0, queues)
+    workers = [Worker(memory, 0, offset, count) for offset, count in queues]
     refused = []
     answered = [0, 0]
     stop = threading.Event()
@@ -146,7 +146,7 @@ def test_control_words_belong_to_one_thread_at_a_time():
                 else:
                     assert 0 <= parent.num_pending <= 4
                     parent.pending(number % 4)
-                    parent.lane_pending(number % 2)
+                    parent.queue_pending(number % 2)
                     parent.ring(number % 2)
             except RuntimeError as error:
                 refused.append(str(error))

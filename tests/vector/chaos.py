@@ -27,7 +27,7 @@ from chaos_board import Board, Gone
 from chaos_envs import EXIT, HANG, HARMS, KILL, NAP, RAISE, Twin
 
 from gymvec import AsyncVectorEnv, WorkerDiedError
-from gymvec.vector import restarts
+from gymvec.vector.parent import death_policy as restarts
 
 # More than any call here takes.
 HANG_SECONDS = 120.0
@@ -333,8 +333,7 @@ def _alive(pid: int) -> bool:
 
 
 def usage() -> tuple[int, int, int]:
-    """Open files, mapped arenas and bytes of shared memory files of this process."""
-    gc.collect()
+    """Open files, mapped segments and bytes of shared memory files of this process."""
     names = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
     with open("/proc/self/maps") as file:
         maps = sum("pym-" in line for line in file)
@@ -368,7 +367,9 @@ def play(seed: int, contexts: tuple[str, ...], length: int = 60) -> Counter[str]
 
 
 def warm_up(contexts: tuple[str, ...]) -> tuple[int, int, int]:
-    """Start what start methods keep, and say what is in use then."""
+    """Start what start methods keep, and say what is in use then. Turns the collector off."""
+    gc.collect()
+    gc.disable()
     restarts.WINDOW_SECONDS = 0.0  # As many restarts as there are kills.
     for seed in range(3):
         for context in contexts:

@@ -42,7 +42,7 @@ class Values(NamedTuple):
 
 
 def info_of(values: Values) -> dict[str, Any]:
-    """Infos of three shapes: none, numbers, and what goes by letter."""
+    """Infos of three shapes: none, numbers, and what goes by message."""
     steps = int(values.steps)
     if steps % 3 == 0:
         return {}

@@ -7,9 +7,9 @@ import signal
 import time
 from multiprocessing.heap import Arena
 
-from gymvec._bell import hub_size, lane_size
-from gymvec._bell_parent import Parent
-from gymvec._bell_worker import Worker
+from gymvec.vector.transport.control import header_size, queue_size
+from gymvec.vector.transport.control_parent import Parent
+from gymvec.vector.transport.control_worker import Worker
 
 STOP, STEP, SLEEP, DIE = 0, 1, 2, 3
 START_METHODS = [
@@ -18,19 +18,19 @@ START_METHODS = [
 
 
 def layout(envs):
-    """Lanes one after another behind the hub, and the bytes of all."""
-    offsets = itertools.accumulate(map(lane_size, envs), initial=hub_size())
-    lanes = list(zip(offsets, envs, strict=False))
-    return lanes, lanes[-1][0] + lane_size(envs[-1])
+    """Queues one after another behind the header, and the bytes of all."""
+    offsets = itertools.accumulate(map(queue_size, envs), initial=header_size())
+    queues = list(zip(offsets, envs, strict=False))
+    return queues, queues[-1][0] + queue_size(envs[-1])
 
 
-def serve(arena, lane, options, parent_pid):
+def serve(segment, queue, options, parent_pid):
     """A worker: writes opcode + 1 for each command into the byte of its environment."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    worker = Worker(arena.buffer, 0, *lane, **options)
+    worker = Worker(segment.buffer, 0, *queue, **options)
     worker.watch_parent(parent_pid)
     shut = answered = 0
-    while shut < lane[1]:
+    while shut < queue[1]:
         worker.wait(1.0)
         while (env := worker.take()) >= 0:
             if worker.opcode == SLEEP:
@@ -43,19 +43,19 @@ def serve(arena, lane, options, parent_pid):
         worker.flush()
 
 
-class Engine:
+class WorkerPool:
     """A parent and its worker processes."""
 
     def __init__(self, envs, method="fork" if "fork" in START_METHODS else "spawn", **options):
-        self.lanes, size = layout(envs)
-        self.arena = Arena(size)
-        self.parent = Parent(self.arena.buffer, 0, self.lanes, **options)
+        self.queues, size = layout(envs)
+        self.segment = Arena(size)
+        self.parent = Parent(self.segment.buffer, 0, self.queues, **options)
         context = multiprocessing.get_context(method)
         self.workers = [
             context.Process(
-                target=serve, args=(self.arena, lane, options, os.getpid()), daemon=True
+                target=serve, args=(self.segment, queue, options, os.getpid()), daemon=True
             )
-            for lane in self.lanes
+            for queue in self.queues
         ]
         for worker in self.workers:
             worker.start()

@@ -14,7 +14,7 @@ from scripted import BOX, Scripted
 
 import gymvec
 from gymvec import AsyncVectorEnv, WorkerDiedError
-from gymvec.vector import watch
+from gymvec.vector.parent import supervisor as watch
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -193,7 +193,7 @@ def test_a_stopped_worker(pending):
     envs.close()
 
 
-def test_large_letters_to_a_stopped_worker():
+def test_large_messages_to_a_stopped_worker():
     """`step_async` returns, and the wait for the answers writes what was left."""
     envs = make()
     envs.reset()

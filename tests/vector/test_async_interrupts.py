@@ -89,12 +89,12 @@ def _tell(steps):
     return {"n": steps, "text": str(steps)}
 
 
-@pytest.mark.parametrize("letters", [False, True])
+@pytest.mark.parametrize("messages", [False, True])
 @pytest.mark.parametrize("shared_memory", [True, False])
-def test_steps_that_are_interrupted(interrupts, letters, shared_memory):
+def test_steps_that_are_interrupted(interrupts, messages, shared_memory):
     """No call hangs, no environment falls behind another, no answer is taken for a later one."""
     space = Dict({"n": Discrete(10**6), "text": Text(9)})
-    actions = Dict({"a": Discrete(3), "b": Text(2)}) if letters else Discrete(3)
+    actions = Dict({"a": Discrete(3), "b": Text(2)}) if messages else Discrete(3)
     envs = AsyncVectorEnv(
         [lambda: Scripted(space, actions, length=10**9, observe=_tell)] * 3,
         shared_memory,
@@ -102,7 +102,7 @@ def test_steps_that_are_interrupted(interrupts, letters, shared_memory):
     )
     envs.set_attr("actions", [Forgets()] * 3)
     envs.reset()
-    batch = {"a": [0, 1, 2], "b": ("a", "b", "c")} if letters else [0, 1, 2]
+    batch = {"a": [0, 1, 2], "b": ("a", "b", "c")} if messages else [0, 1, 2]
 
     def step():
         envs.step_async(batch)
@@ -129,7 +129,7 @@ def test_steps_that_are_interrupted(interrupts, letters, shared_memory):
     assert [process.exitcode for process in envs.processes] == [0, 0]
 
 
-def test_large_letters_that_are_interrupted(interrupts):
+def test_large_messages_that_are_interrupted(interrupts):
     envs = AsyncVectorEnv([lambda: Scripted()] * 2, num_workers=2)
     envs.reset()
     large = np.arange(300_000)
@@ -238,13 +238,17 @@ _HANDING_OVER = ("_returned", "_finished", "step_wait", "recv", "release", "guar
 
 @pytest.mark.parametrize("call", [_step, _step_in_two, _send_and_recv, _reset, _call])
 @pytest.mark.parametrize("copy", [True, False])
-@pytest.mark.parametrize("letters", [False, True])
+@pytest.mark.parametrize("messages", [False, True])
 @pytest.mark.parametrize("on_worker_death", ["raise", "restart"])
-def test_an_interrupt_after_every_call_within_a_call(call, copy, letters, on_worker_death):
+def test_an_interrupt_after_every_call_within_a_call(call, copy, messages, on_worker_death):
     """Nothing is lost, and nothing old is taken for new."""
-    space = Dict({"n": Discrete(10**6), "text": Text(9)}) if letters else Discrete(10**6)
+    space = Dict({"n": Discrete(10**6), "text": Text(9)}) if messages else Discrete(10**6)
     envs = AsyncVectorEnv(
-        [lambda: Scripted(space, Discrete(3), length=10**9, observe=_tell if letters else np.int64)]
+        [
+            lambda: Scripted(
+                space, Discrete(3), length=10**9, observe=_tell if messages else np.int64
+            )
+        ]
         * 3,
         copy=copy,
         num_workers=2,
@@ -253,9 +257,9 @@ def test_an_interrupt_after_every_call_within_a_call(call, copy, letters, on_wor
 
     def check(observations):
         steps = list(envs.get_attr("steps"))
-        counts = observations["n"] if letters else observations
+        counts = observations["n"] if messages else observations
         assert counts.tolist() == steps
-        if letters:
+        if messages:
             assert observations["text"] == tuple(map(str, steps))
         return steps
 
@@ -404,7 +408,7 @@ def test_what_is_deferred_is_sent_once(begin, on_worker_death, second):
 
 _BEGINS = {
     "step_async": lambda envs: envs.step_async([0, 1, 2]),
-    "step_async by letter": lambda envs: envs.step_async(iter([0, 1, 2])),
+    "step_async by message": lambda envs: envs.step_async(iter([0, 1, 2])),
     "send": lambda envs: envs.send([0, 1, 2]),
     "send some": lambda envs: envs.send([0, 1], [2, 0]),
     "reset_async": lambda envs: envs.reset_async(seed=7),
@@ -429,7 +433,7 @@ def test_a_call_that_is_interrupted_twice_is_begun_or_not(begin, on_worker_death
         count += 1
         before = envs.step([0, 1, 2])[0].tolist()
         over = not Twice(count, second).once(lambda: _BEGINS[begin](envs))
-        assert count == 1 or not over or envs._engine.busy
+        assert count == 1 or not over or envs._pool.busy
         if envs._state.value == "step":
             assert envs.step_wait(timeout=30)[0].tolist() == [steps + 1 for steps in before]
         elif envs._state.value == "reset":

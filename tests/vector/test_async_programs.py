@@ -8,7 +8,7 @@ import time
 import pytest
 from async_envs import alive, read_line, start_script, wait_until
 
-from gymvec._bell import HAS_FUTEX
+from gymvec.vector.transport.control import HAS_FUTEX
 
 pytestmark = [
     pytest.mark.not_sanitized,

@@ -107,8 +107,8 @@ def test_an_action_that_cannot_be_pickled_steps_nothing():
 
 
 def test_a_step_over_array_leaves_sends_nothing_through_the_pipes():
-    def letters():
-        return [(box.sent, box.received) for box in envs._engine.workers.mailboxes]
+    def messages():
+        return [(box.sent, box.received) for box in envs._pool.workers.pipes]
 
     space = gym.spaces.Dict({"a": Discrete(4), "b": gym.spaces.Tuple([BOX, Box(0, 9, (3, 3))])})
     envs = make(
@@ -118,12 +118,12 @@ def test_a_step_over_array_leaves_sends_nothing_through_the_pipes():
         length=4,
     )
     envs.reset()
-    before = letters()
+    before = messages()
     for _ in range(50):
         envs.step(envs.action_space.sample())
-    assert letters() == before
+    assert messages() == before
     envs.call("twice", 1)
-    assert all(now > then for now, then in zip(letters(), before, strict=True))
+    assert all(now > then for now, then in zip(messages(), before, strict=True))
     envs.close()
 
 

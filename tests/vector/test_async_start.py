@@ -18,7 +18,9 @@ from names import name_of
 from scripted import BOX, Scripted
 
 from gymvec import AsyncVectorEnv
-from gymvec.vector import async_vector_env, cores, engine
+from gymvec.system import limits as cores
+from gymvec.vector import async_vector_env
+from gymvec.vector.parent import worker_pool as pool
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -338,7 +340,7 @@ def test_spaces_with_little_in_them(space, shared_memory):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/shm")
-def test_no_room_for_the_arena(monkeypatch):
+def test_no_room_for_the_segment(monkeypatch):
     before = children()
 
     def full(fd, offset, length):
@@ -371,7 +373,7 @@ def test_a_failed_start_leaves_an_object_that_can_be_deleted():
     for kwargs in ({"context": "thread"}, {"observation_mode": "same"}):
         with pytest.raises((ValueError, RuntimeError)):
             AsyncVectorEnv(factories_of(BOX, Discrete(2)), **kwargs)
-    assert not engine._engines
+    assert not pool._pools
 
 
 def test_closing_lets_go_of_sleepers():

@@ -10,8 +10,8 @@ from gymnasium.spaces import Box, Dict, Discrete, Graph, GraphInstance, Sequence
 from lockstep import ALL_LEAVES, ARRAY_LEAVES, assert_same, nested
 from names import name_of
 
-from gymvec.vector.copies import copy_value, own_action
-from gymvec.vector.rows import (
+from gymvec.vector.copying import copy_value, own_action
+from gymvec.vector.space_tree import (
     bind_reader,
     bind_stacker,
     bind_writer,

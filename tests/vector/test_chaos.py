@@ -1,11 +1,12 @@
 """Some rounds of chaos with fixed seeds; `make chaos` plays on."""
 
+import gc
 import sys
 
 import chaos
 import pytest
 
-from gymvec.vector import restarts
+from gymvec.vector.parent import death_policy as restarts
 
 pytestmark = [
     pytest.mark.not_sanitized,
@@ -20,6 +21,7 @@ def before():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(restarts, "WINDOW_SECONDS", 0.0)
         yield chaos.warm_up(("fork", "spawn", "forkserver"))
+        gc.enable()
 
 
 @pytest.mark.parametrize("seed", [2, 5, 8, 11, 14, 17])

@@ -1,4 +1,4 @@
-"""A leaf that goes by letter and stays as it was is not sent again, and is right nevertheless."""
+"""A leaf that goes by message and stays as it was is not sent again, and is right nevertheless."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def makers(**how):
 
 
 @pytest.mark.parametrize("copy", [True, False])
-@pytest.mark.parametrize("how", [{}, {"info_at": (4, 8, 9)}], ids=["plain", "infos by letter"])
+@pytest.mark.parametrize("how", [{}, {"info_at": (4, 8, 9)}], ids=["plain", "infos by message"])
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
 def test_every_step_has_the_current_text(mode, how, copy):
     theirs = gym.vector.SyncVectorEnv(makers(**how), autoreset_mode=mode)
@@ -126,20 +126,20 @@ def test_a_reset_that_drops_answers():
         envs.close()
 
 
-def test_steps_that_say_nothing_new_send_no_letter():
+def test_steps_that_say_nothing_new_send_no_message():
     envs = gymvec.AsyncVectorEnv([partial(Silent, "same")] * 2, num_workers=1)
-    (mailbox,) = envs._engine.workers.mailboxes
+    (pipe,) = envs._pool.workers.pipes
     actions = np.zeros((2, 1), np.float32)
     try:
         envs.reset()
-        before = mailbox.received
+        before = pipe.received
         for _ in range(10):
             assert texts(envs.step(actions)[0]) == [("same", "")] * 2
-        assert mailbox.received == before
+        assert pipe.received == before
         envs.set_attr("text", ["same", "else"])
-        before = mailbox.received
+        before = pipe.received
         assert texts(envs.step(actions)[0]) == [("same", ""), ("else", "")]
-        assert mailbox.received == before + 1
+        assert pipe.received == before + 1
     finally:
         envs.close()
 

@@ -8,9 +8,10 @@ from info_strategies import N, arrays, gymnasiums, infos, numbers, outcome
 from lockstep import assert_same
 from names import name_of
 
-from gymvec._columns import SlotColumns
-from gymvec._slots import MAX_SCHEMAS, SlotWriter, same_schema, schema_of
-from gymvec.vector.info_slots import SLOT_BYTES, InfoSlots
+from gymvec.vector.parent.infos import InfoSlots
+from gymvec.vector.transport.info_columns import SlotColumns
+from gymvec.vector.transport.info_schemas import MAX_SCHEMAS, SlotWriter, same_schema, schema_of
+from gymvec.vector.transport.memory import SLOT_BYTES
 
 WORKERS = [0, 0, 1, 1]
 
@@ -22,19 +23,19 @@ class Slots:
         self.slots = np.zeros((N, SLOT_BYTES), np.uint8)
         self.writers = [SlotWriter(self.slots[:2]), SlotWriter(self.slots[2:])]
         self.parent = InfoSlots(self.slots, WORKERS)
-        self.letters = 0
+        self.messages = 0
 
     def step(self, items, envs=None):
         """One info an environment, as workers write and the parent reads them."""
-        letters = {}
+        messages = {}
         for env, info in items:
             put = self.writers[WORKERS[env]].put(env % 2, info)
             if put is not True:
-                letters[env] = [info]
-                self.letters += 1
+                messages[env] = [info]
+                self.messages += 1
                 if put is not None:
-                    self.parent.learn(env, *put)
-        return self.parent.gather({env: got for env, got in letters.items() if got != [{}]}, envs)
+                    self.parent.register_schema(env, *put)
+        return self.parent.gather({env: got for env, got in messages.items() if got != [{}]}, envs)
 
 
 def assert_steps(steps):
@@ -81,9 +82,9 @@ def test_few_schemas_that_come_and_go(data):
     ],
     ids=name_of,
 )
-def test_only_the_first_of_each_worker_goes_by_letter(info):
+def test_only_the_first_of_each_worker_goes_by_message(info):
     slots = assert_steps([[info] * N] * 3)
-    assert slots.letters == 2
+    assert slots.messages == 2
 
 
 @pytest.mark.parametrize(
@@ -106,9 +107,9 @@ def test_only_the_first_of_each_worker_goes_by_letter(info):
     ],
     ids=name_of,
 )
-def test_what_goes_by_letter(info):
+def test_what_goes_by_message(info):
     slots = assert_steps([[info] * N] * 2)
-    assert slots.letters == 2 * N
+    assert slots.messages == 2 * N
 
 
 def test_environments_of_another_call_are_left_out():
@@ -118,7 +119,7 @@ def test_environments_of_another_call_are_left_out():
     assert_same(got, gymnasiums([(1, {"a": 5.0})]), "infos")
 
 
-def test_more_schemas_than_numbers_go_by_letter():
+def test_more_schemas_than_numbers_go_by_message():
     writer = SlotWriter(np.zeros((1, SLOT_BYTES), np.uint8))
     for i in range(MAX_SCHEMAS):
         number, signature = writer.put(0, {f"key{i}": 1})
@@ -201,7 +202,7 @@ def test_a_worker_that_numbers_anew():
     slots = Slots()
     for _ in range(2):
         slots.step([(env, {"a": float(env)}) for env in range(4)])
-    slots.parent.forget(1)
+    slots.parent.reset_worker(1)
     # Neither what its former worker left there nor what its numbers meant is of any use.
     infos = slots.parent.gather({}, None)
     assert infos["a"].tolist() == [0, 1, 0, 0]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from info_strategies import N, arrays, gymnasiums, infos, numbers, odd_infos, outcome
 from lockstep import assert_same
 
-from gymvec.vector.infos import InfoBatch, add_info, gather_infos
+from gymvec.kernels.infos import InfoBatch, add_info, gather_infos
 
 
 def one_by_one(items, n=N):

@@ -7,7 +7,7 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-from gymvec.vector.arena import Layout
+from gymvec.vector.transport.memory import Layout
 
 ARCHITECTURE = Path(__file__).parents[2] / "ARCHITECTURE.md"
 
@@ -28,11 +28,11 @@ def test_the_map_of_eight_cartpoles(layout):
     places = [
         place.offset
         for part in layout.slices
-        for place in (part.rewards, part.terminations, part.truncations, part.letters)
+        for place in (part.rewards, part.terminations, part.truncations, part.messages)
     ]
-    places += [part.lane for part in layout.slices]
+    places += [part.queue for part in layout.slices]
     places += [observations.offset, actions.rows.offset, actions.codes.offset]
-    assert offsets == sorted([layout.hub, *places, layout.info_slots.offset])
+    assert offsets == sorted([layout.header, *places, layout.info_slots.offset])
     assert layout.size == int(size.replace(",", ""))
 
 
@@ -50,13 +50,16 @@ def test_nothing_overlaps_and_no_two_writers_share_a_line(num_envs, num_workers)
     places += [part.rewards for part in layout.slices]
     places.append(layout.info_slots)
     regions = [extent(place) for place in places]
-    regions += [(layout.hub, 256), *((part.lane, 128 + 16 * part.size) for part in layout.slices)]
+    regions += [
+        (layout.header, 256),
+        *((part.queue, 128 + 16 * part.size) for part in layout.slices),
+    ]
     assert all(offset % 64 == 0 for offset, _ in regions)
     # They share lines with the rewards of the same worker, and with nothing else.
     regions += [
         extent(place)
         for part in layout.slices
-        for place in (part.terminations, part.truncations, part.letters)
+        for place in (part.terminations, part.truncations, part.messages)
     ]
     regions.sort()
     for (start, size), (following, _) in zip(regions, regions[1:], strict=False):
@@ -64,5 +67,5 @@ def test_nothing_overlaps_and_no_two_writers_share_a_line(num_envs, num_workers)
     assert regions[-1][0] + regions[-1][1] <= layout.size
     for part in layout.slices:
         begin = part.rewards.offset
-        for place in (part.terminations, part.truncations, part.letters):
+        for place in (part.terminations, part.truncations, part.messages):
             assert begin < place.offset < begin + 11 * part.size

@@ -12,7 +12,8 @@ from gymnasium.spaces import Box
 from scripted import Scripted
 
 from gymvec import AsyncVectorEnv
-from gymvec.vector import arena, cores
+from gymvec.system import limits as cores
+from gymvec.vector.transport import memory as segment
 
 resource = pytest.importorskip("resource")
 
@@ -155,7 +156,7 @@ def test_no_room_while_reserving(number, monkeypatch):
 
     monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
     with pytest.raises(OSError, match="no room .*refused.*fewer environments") as caught:
-        arena.Arena(100)
+        segment.Segment(100)
     assert caught.value.errno == number
 
 
@@ -165,7 +166,7 @@ def test_a_file_system_that_cannot_reserve(number, monkeypatch):
         raise OSError(number, "refused")
 
     monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
-    made = arena.Arena(100)
+    made = segment.Segment(100)
     made.buffer[0] = 1
 
 
@@ -175,4 +176,4 @@ def test_other_errors_are_as_they_are(monkeypatch):
 
     monkeypatch.setattr(tempfile, "mkstemp", refuse)
     with pytest.raises(PermissionError, match="refused"):
-        arena.Arena(100)
+        segment.Segment(100)

@@ -16,7 +16,7 @@ from lockstep import CustomSpace
 from scripted import BOX, Scripted
 
 from gymvec import AsyncVectorEnv
-from gymvec.vector.mail import Subject, dumps, join_parts, parts_of
+from gymvec.vector.transport.messages import MessageKind, dumps, join_parts, parts_of
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -282,18 +282,18 @@ def test_standard_streams_are_those_of_the_receiver(monkeypatch):
     assert pickle.loads(dumps([sys.stderr, lambda: None]))[0] is sys.stderr
 
 
-# --- letters ----------------------------------------------------------------------------
+# --- messages ----------------------------------------------------------------------------
 
-parts = st.tuples(st.integers(0, 2**40), st.sampled_from(Subject), st.binary())
+parts = st.tuples(st.integers(0, 2**40), st.sampled_from(MessageKind), st.binary())
 
 
 @given(st.lists(parts))
-def test_parts_of_a_letter(given_parts):
+def test_parts_of_a_message(given_parts):
     assert list(parts_of(join_parts(given_parts))) == given_parts
 
 
 @given(st.binary(max_size=200))
-def test_what_is_no_letter_has_an_end(raw):
+def test_what_is_no_message_has_an_end(raw):
     try:
         found = list(parts_of(raw))
     except (IndexError, struct.error):

@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 from lockstep import ENVIRONMENTS, MODES, assert_same
 
 import gymvec
-from gymvec.vector.copies import copy_value
+from gymvec.vector.copying import copy_value
 
 
 class Counts(gym.Env):

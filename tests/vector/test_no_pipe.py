@@ -41,14 +41,14 @@ MAKERS = {
 
 @pytest.mark.parametrize("batch_size", [None, 2])
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_step_sends_no_letter(name, batch_size):
+def test_a_step_sends_no_message(name, batch_size):
     if name == "Pong":
         pytest.importorskip("ale_py", reason="Pong needs ale-py")
         pytest.importorskip("cv2", reason="AtariPreprocessing needs opencv-python")
     envs = gymvec.AsyncVectorEnv([MAKERS[name]] * 4, num_workers=2, batch_size=batch_size)
 
-    def letters():
-        return [(box.sent, box.received) for box in envs._engine.workers.mailboxes]
+    def messages():
+        return [(box.sent, box.received) for box in envs._pool.workers.pipes]
 
     try:
         envs.action_space.seed(0)
@@ -59,16 +59,16 @@ def test_a_step_sends_no_letter(name, batch_size):
         while taken.min() < 20:
             *_, infos = envs.step(envs.action_space.sample())
             taken[infos.get("env_id", slice(None))] += 1
-        before = letters()
+        before = messages()
         keys = set()
         for _ in range(20):
             keys |= envs.step(envs.action_space.sample())[-1].keys()
-        assert letters() == before
+        assert messages() == before
         assert name in ("CartPole", "MiniGrid") or len(keys) >= 6
         # Nor has a worker written one.
         assert select.select(envs.parent_pipes, [], [], 0)[0] == []
-        # The test would see one: actions of another kind go by letter.
+        # The test would see one: actions of another kind go by message.
         envs.step(envs.action_space.sample().astype(object))
-        assert letters() != before
+        assert messages() != before
     finally:
         envs.close(terminate=True)

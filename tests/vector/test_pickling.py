@@ -214,7 +214,7 @@ def test_queues_in_functions(context):
 
 
 @pytest.mark.parametrize("context", QUEUES.values(), ids=QUEUES)
-def test_the_true_culprit_is_named(context):
+def test_the_true_bad_index_is_named(context):
     """Queues travel while a process is started and at no other time; a lock never does."""
     queue, lock = context.SimpleQueue(), threading.Lock()
     fns = [*makers(queue, [0, 1]), lambda: Puts(lock, 2)]

@@ -15,7 +15,7 @@ from scripted import BOX, Scripted
 
 import gymvec
 import gymvec.vector.async_vector_env
-from gymvec.vector.copies import copy_value
+from gymvec.vector.copying import copy_value
 
 pytestmark = pytest.mark.not_sanitized
 

@@ -101,7 +101,7 @@ def test_the_slow_are_not_waited_for(envs):
     assert time.monotonic() - start < 10
 
 
-def test_a_slow_environment_does_not_hold_its_neighbours_letters():
+def test_a_slow_environment_does_not_hold_its_neighbours_messages():
     envs = timed(2, 1, num_workers=1)
     envs.async_reset(seed=5)
     for env in range(2):
@@ -122,10 +122,10 @@ def test_nobody_starves(num_workers, batch_size):
     """Who is always ready, as everyone is here, gets at least half as many steps as on average."""
     envs = timed(12, batch_size, num_workers=num_workers)
     steps = np.zeros(12, int)
-    bell = envs._engine.bell
+    doorbell = envs._pool.doorbell
     envs.async_reset()
     for _ in range(360 // batch_size):
-        assert bell.wait(bell.num_pending, LONG) == 12
+        assert doorbell.wait(doorbell.num_pending, LONG) == 12
         ids = envs.recv(LONG)[4]["env_id"]
         steps[ids] += 1
         envs.send(np.zeros(batch_size), ids)

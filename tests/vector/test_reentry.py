@@ -83,9 +83,9 @@ class Seeded(Scripted):
         return super().reset(seed=seed, options=options)
 
 
-def make(letters=False, kind=AsyncVectorEnv, **arguments):
-    observe = (lambda steps: {"n": steps, "text": str(steps)}) if letters else np.int64
-    space = LETTERS if letters else Discrete(10**6)
+def make(messages=False, kind=AsyncVectorEnv, **arguments):
+    observe = (lambda steps: {"n": steps, "text": str(steps)}) if messages else np.int64
+    space = LETTERS if messages else Discrete(10**6)
     envs = kind(
         [lambda: Seeded(space, Discrete(3), length=10**9, observe=observe)] * 3,
         num_workers=2,
@@ -131,10 +131,10 @@ def assert_refused(texts):
 
 
 @pytest.mark.parametrize("copy", [True, False])
-@pytest.mark.parametrize("letters", [False, True])
+@pytest.mark.parametrize("messages", [False, True])
 @pytest.mark.parametrize("outer", OUTER)
-def test_every_call_at_every_moment_of_every_call(outer, letters, copy):
-    envs = make(letters, copy=copy)
+def test_every_call_at_every_moment_of_every_call(outer, messages, copy):
+    envs = make(messages, copy=copy)
     call, expected = OUTER[outer]
     texts = []
     names = list(INNER) * 9
@@ -160,7 +160,7 @@ def test_close_at_every_moment_of_a_call(outer):
     count, over = 0, False
     while not over:
         count += 1
-        envs = make(letters=True)
+        envs = make(messages=True)
         moments = []
 
         def act(envs=envs, moments=moments, count=count):
@@ -299,10 +299,10 @@ class Own(AsyncVectorEnv):
         return super().recv(timeout)
 
 
-@pytest.mark.parametrize("letters", [False, True])
+@pytest.mark.parametrize("messages", [False, True])
 @pytest.mark.parametrize("outer", OUTER)
-def test_a_subclass_whose_methods_call_others(outer, letters):
-    envs = make(letters, Own)
+def test_a_subclass_whose_methods_call_others(outer, messages):
+    envs = make(messages, Own)
     envs.seen = ()
     call, expected = OUTER[outer]
     assert call(envs) == expected

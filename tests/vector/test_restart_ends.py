@@ -26,8 +26,8 @@ from restart_cases import (
 from scripted import BOX, Scripted
 
 from gymvec import AsyncVectorEnv, WorkerDiedError
-from gymvec.vector import restarts
 from gymvec.vector.errors import StepTimeoutError
+from gymvec.vector.parent import death_policy as restarts
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -259,7 +259,7 @@ def test_ctrl_c_in_a_restart(place, when, monkeypatch):
     """The next wait finishes what was begun."""
     envs = stepped(make())
     kill(envs)
-    workers = envs._engine.workers
+    workers = envs._pool.workers
     whole = getattr(workers, place)
 
     def interrupted(*args):
@@ -280,11 +280,14 @@ def test_ctrl_c_in_a_restart(place, when, monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
-def test_restarts_leave_nothing(context, monkeypatch):
+def test_restarts_leave_nothing(context, monkeypatch, request):
     monkeypatch.setattr(restarts, "WINDOW_SECONDS", 0.0)
 
+    gc.collect()
+    gc.disable()
+    request.addfinalizer(gc.enable)
+
     def usage():
-        gc.collect()
         names = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
         files = sorted(os.readlink(name) for name in names if os.path.islink(name))
         with open("/proc/self/maps") as file:

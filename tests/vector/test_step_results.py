@@ -5,22 +5,22 @@ import threading
 import numpy as np
 import pytest
 
-from gymvec import _bell
-from gymvec._bell_parent import Parent
-from gymvec._bell_worker import Worker
-from gymvec._results import StepResults
+from gymvec.vector.parent.fast_step import StepResults
+from gymvec.vector.transport import control
+from gymvec.vector.transport.control_parent import Parent
+from gymvec.vector.transport.control_worker import Worker
 
 
 class Sides:
     """The parent and two workers of two environments each, in one process."""
 
     def __init__(self, *blocks):
-        hub, lane = _bell.hub_size(), _bell.lane_size(2)
-        memory = bytearray(hub + 2 * lane + _bell.LINE)
-        start = -np.frombuffer(memory, np.uint8).ctypes.data % _bell.LINE
-        lanes = [start + hub, start + hub + lane]
-        self.parent = Parent(memory, start, [(offset, 2) for offset in lanes], wait="block")
-        self.workers = [Worker(memory, start, offset, 2) for offset in lanes]
+        header, queue = control.header_size(), control.queue_size(2)
+        memory = bytearray(header + 2 * queue + control.LINE)
+        start = -np.frombuffer(memory, np.uint8).ctypes.data % control.LINE
+        queues = [start + header, start + header + queue]
+        self.parent = Parent(memory, start, [(offset, 2) for offset in queues], wait="block")
+        self.workers = [Worker(memory, start, offset, 2) for offset in queues]
         self.parts = [
             (np.zeros(2), np.zeros(2, bool), np.zeros(2, bool), np.zeros(2, bool)) for _ in range(2)
         ]
@@ -129,7 +129,7 @@ def test_a_large_block_is_copied_whole_or_not_at_all():
 
 
 @pytest.mark.parametrize("env", range(4))
-def test_nothing_is_taken_where_a_letter_belongs_to_an_answer(env):
+def test_nothing_is_taken_where_a_message_belongs_to_an_answer(env):
     sides = Sides()
     sides.parent.send_all(0)
     sides.parts[env // 2][3][env % 2] = True
@@ -137,7 +137,7 @@ def test_nothing_is_taken_where_a_letter_belongs_to_an_answer(env):
     sides.answer(1)
     assert sides.results.finish(sides.parent, 1.0) is None
     assert sides.parent.num_pending == 4
-    assert sides.results.letters() == [env]
+    assert sides.results.messages() == [env]
 
 
 def test_a_step_is_put_sent_and_taken():
@@ -146,7 +146,7 @@ def test_a_step_is_put_sent_and_taken():
 
     def accept(actions, envs):
         put.append((actions, envs))
-        # By workers whose bell has not rung yet, so nothing is due.
+        # By workers whose doorbell has not rung yet, so nothing is due.
         assert sides.parent.num_pending == 0
         return True
 
@@ -178,9 +178,9 @@ def test_a_step_whose_actions_do_not_fit_sends_nothing():
 
 def test_wrong_arguments():
     sides = Sides()
-    for bell in (None, object(), sides.workers[0]):
+    for doorbell in (None, object(), sides.workers[0]):
         with pytest.raises(TypeError):
-            sides.results.finish(bell, 1.0)
+            sides.results.finish(doorbell, 1.0)
     odd = [object(), [1.0] * 4, np.zeros((4, 2), object), np.zeros((4, 4))[:, ::2]]
     for block in (*odd, np.zeros(()), np.zeros((3, 2))):
         with pytest.raises(ValueError, match="contiguous array of 4 rows of numbers"):

@@ -10,7 +10,7 @@ from async_envs import Acts, sleep
 from scripted import Scripted
 
 from gymvec import AsyncVectorEnv
-from gymvec.vector import waiting
+from gymvec.vector.worker import io_wait as waiting
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -50,7 +50,7 @@ def test_one_warning_that_says_how(context):
     assert len(said) == 1
     assert "mostly wait" in said[0]
     assert "num_workers=6 instead of 2" in said[0]
-    # The letter that tells changes nothing of what the steps return.
+    # The message that tells changes nothing of what the steps return.
     assert observations == [[[step, step]] * N for step in range(1, 15)]
 
 

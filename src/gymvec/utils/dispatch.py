@@ -3,7 +3,7 @@
 A twin keeps its handlers in a ``functools.singledispatch`` table, so ``register``,
 ``registry`` and ``dispatch`` work as users know them. Besides these handlers it finds those
 that users registered on Gymnasium's function of the same name;
-:class:`gymvec._dispatch.Router` says in which order.
+:class:`gymvec.utils._dispatch.Router` says in which order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 from gymnasium import Space
 from gymnasium.error import CustomSpaceError
 
-from gymvec._dispatch import Router
+from gymvec.utils._dispatch import Router
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _P = ParamSpec("_P")

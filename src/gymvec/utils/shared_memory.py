@@ -29,8 +29,7 @@ from gymnasium.spaces import (
 )
 from gymnasium.vector.utils import shared_memory as _original
 
-from gymvec import _leaf
-from gymvec.utils import text
+from gymvec.utils import _array_spaces, text
 from gymvec.utils.dispatch import handles, no_handler, twin
 
 __all__ = ["create_shared_memory", "read_from_shared_memory", "write_to_shared_memory"]
@@ -179,7 +178,7 @@ def read_from_shared_memory(
     return read_from_shared_memory.dispatch(space.__class__)(space, shared_memory, n=n)
 
 
-handles(read_from_shared_memory, Box, Discrete, MultiDiscrete, MultiBinary)(_leaf.read)
+handles(read_from_shared_memory, Box, Discrete, MultiDiscrete, MultiBinary)(_array_spaces.read)
 
 
 @handles(read_from_shared_memory, Tuple)
@@ -202,13 +201,15 @@ def _read_dict(space: Dict, shared_memory: Any, n: int = 1) -> dict[str, Any]:
 
 @handles(read_from_shared_memory, Text)
 def _read_text(space: Text, shared_memory: Any, n: int = 1) -> tuple[str, ...]:
-    return text.decode(space, _leaf.view(space, shared_memory, np.int32, (space.max_length,), n))
+    return text.decode(
+        space, _array_spaces.view(space, shared_memory, np.int32, (space.max_length,), n)
+    )
 
 
 @handles(read_from_shared_memory, OneOf)
 def _read_oneof(space: OneOf[Any], shared_memory: Any, n: int = 1) -> tuple[Any, ...]:
     index_memory, *memories = _memories(space, shared_memory, 1 + len(space.spaces))
-    chosen = _leaf.view(space, index_memory, np.int64, (), n)
+    chosen = _array_spaces.view(space, index_memory, np.int64, (), n)
     batches = [
         read_from_shared_memory(subspace, memory, n=n)
         for memory, subspace in zip(memories, space.spaces, strict=True)
@@ -267,7 +268,7 @@ def write_to_shared_memory(space: Space[Any], index: int, value: Any, shared_mem
     return write_to_shared_memory.dispatch(space.__class__)(space, index, value, shared_memory)
 
 
-handles(write_to_shared_memory, Box, Discrete, MultiDiscrete, MultiBinary)(_leaf.write)
+handles(write_to_shared_memory, Box, Discrete, MultiDiscrete, MultiBinary)(_array_spaces.write)
 
 
 @handles(write_to_shared_memory, Tuple)
@@ -296,9 +297,9 @@ def _write_dict(
 
 @handles(write_to_shared_memory, Text)
 def _write_text(space: Text, index: int, value: str, shared_memory: Any) -> None:
-    rows = _leaf.view(space, shared_memory, np.int32, (space.max_length,), None)
+    rows = _array_spaces.view(space, shared_memory, np.int32, (space.max_length,), None)
     # Rows without characters cannot be counted.
-    row = _leaf.row_index(index, len(rows) if space.max_length > 0 else sys.maxsize)
+    row = _array_spaces.row_index(index, len(rows) if space.max_length > 0 else sys.maxsize)
     if space.max_length > 0:
         rows = rows[row]
     rows[...] = text.encode(space, value)
@@ -307,8 +308,8 @@ def _write_text(space: Text, index: int, value: str, shared_memory: Any) -> None
 @handles(write_to_shared_memory, OneOf)
 def _write_oneof(space: OneOf[Any], index: int, value: tuple[int, Any], shared_memory: Any) -> None:
     index_memory, *memories = _memories(space, shared_memory, 1 + len(space.spaces))
-    chosen = _leaf.view(space, index_memory, np.int64, (), None)
-    environment = _leaf.row_index(index, len(chosen))
+    chosen = _array_spaces.view(space, index_memory, np.int64, (), None)
+    environment = _array_spaces.row_index(index, len(chosen))
     alternative, sample = value
     if not 0 <= alternative < len(space.spaces):
         raise ValueError(
@@ -330,13 +331,13 @@ def _check_index(space: Any, index: Any, shared_memory: Any) -> None:
         for key, subspace in space.spaces.items():
             _check_index(subspace, index, shared_memory[key])
     elif handler is _write_oneof:
-        _leaf.row_index(index, len(shared_memory[0]))
-    elif handler is _write_text or handler is _leaf.write:
+        _array_spaces.row_index(index, len(shared_memory[0]))
+    elif handler is _write_text or handler is _array_spaces.write:
         is_text = handler is _write_text
         dtype, shape = (np.int32, (space.max_length,)) if is_text else (space.dtype, space.shape)
-        rows = _leaf.view(space, shared_memory, dtype, shape, None)
+        rows = _array_spaces.view(space, shared_memory, dtype, shape, None)
         if rows.size:
-            _leaf.row_index(index, len(rows))
+            _array_spaces.row_index(index, len(rows))
 
 
 def _memories(space: Space[Any], shared_memory: Any, size: int) -> tuple[Any, ...] | list[Any]:

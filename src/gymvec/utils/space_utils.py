@@ -23,8 +23,8 @@ from gymnasium.spaces import (
 )
 from gymnasium.vector.utils import space_utils as _original
 
-from gymvec import _leaf
-from gymvec._items import KeyedItems, gather_key
+from gymvec.utils import _array_spaces
+from gymvec.utils._items import KeyedItems, gather_key
 from gymvec.utils.batched_spaces import batch_differing_spaces, batch_space
 from gymvec.utils.dispatch import handles, no_handler, no_space, twin
 
@@ -149,7 +149,7 @@ def concatenate(
     return concatenate.dispatch(space.__class__)(space, items, out)
 
 
-handles(concatenate, Box, Discrete, MultiDiscrete, MultiBinary)(_leaf.concatenate)
+handles(concatenate, Box, Discrete, MultiDiscrete, MultiBinary)(_array_spaces.concatenate)
 
 
 @handles(concatenate, Tuple)

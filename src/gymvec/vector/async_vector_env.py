@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import inspect
 import multiprocessing
@@ -15,20 +16,22 @@ from gymnasium import Env, Space, logger
 from gymnasium.core import ActType, ObsType
 from gymnasium.vector.vector_env import AutoresetMode
 
+from gymvec.system.limits import cpu_quota, usable_cores
 from gymvec.utils import batch_space, create_empty_array
-from gymvec.vector.actions import bind_action_writer
-from gymvec.vector.arena import Layout
+from gymvec.vector.arguments import autoreset_mode_of, check_options, positive, single_spaces
 from gymvec.vector.calls import Calls
-from gymvec.vector.cores import cpu_quota, usable_cores
-from gymvec.vector.deadlines import Late, deadline_after
-from gymvec.vector.engine import Engine
+from gymvec.vector.copying import copy_value
 from gymvec.vector.errors import StepTimeoutError
-from gymvec.vector.last_seen import LastSeen
-from gymvec.vector.observations import Observations, check_shareable
-from gymvec.vector.options import autoreset_mode_of, check_options, positive, single_spaces
+from gymvec.vector.parent.deadlines import TimedOut, deadline_after
+from gymvec.vector.parent.death_policy import RestartingPool
+from gymvec.vector.parent.observations import Observations, check_shareable
+from gymvec.vector.parent.reports import check_reports
+from gymvec.vector.parent.snapshots import Snapshots
+from gymvec.vector.parent.worker_pool import WorkerPool
 from gymvec.vector.pending import IDLE
-from gymvec.vector.restarts import RestartingEngine
-from gymvec.vector.spaces import batched_observation_space, check_reports
+from gymvec.vector.spaces import batched_observation_space
+from gymvec.vector.transport.actions import bind_action_writer
+from gymvec.vector.transport.memory import Layout
 from gymvec.vector.whole import ResetStep
 
 __all__ = ["AsyncVectorEnv"]
@@ -36,8 +39,18 @@ __all__ = ["AsyncVectorEnv"]
 # By id: a subclass may have no hash.
 _made: weakref.WeakValueDictionary[int, AsyncVectorEnv] = weakref.WeakValueDictionary()
 # At exit, those whose calls are refused. A thread that lets go of one would end its workers, while
-# its engine closes.
+# its pool closes.
 _refused: list[AsyncVectorEnv] = []
+
+# What keeps the segment, besides the pool and what the caller has.
+_ON_ARENA = (
+    "_observations",
+    "_next_batch",
+    "_batch_of_copies",
+    "_put_actions",
+    "_batches",
+    "_snapshots",
+)
 
 
 class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
@@ -210,6 +223,7 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         # Until the end there is nothing to close.
         self.closed = True
         self._closing = False
+        self._used_beside = False
         check_options(env_fns, worker, wait, cpu_affinity, on_worker_death, step_timeout)
         self.env_fns = env_fns
         self.on_worker_death = on_worker_death
@@ -249,39 +263,40 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
         if shared_memory:
             check_shareable(self.single_observation_space)
 
-        self._engine = self._start(wait, cpu_affinity, start_timeout)
+        # If Ctrl-C comes before there is a name for it, the workers end with their owner.
+        self._pool = self._start(wait, cpu_affinity, start_timeout)
         try:
-            reports = self._engine.reports(deadline_after(start_timeout))
+            reports = self._pool.reports(deadline_after(start_timeout))
             spaces = check_reports(self, reports)
-        except Late:
-            self._engine.end(0.0)
+            first = reports[0][2]
+            self.metadata = {**first["metadata"], "autoreset_mode": self.autoreset_mode}
+            self.render_mode = first["render_mode"]
+            self.action_space = batch_space(self.single_action_space, self.batch_size)
+            if observation_mode == "same":
+                spaces = spaces[: self.batch_size]
+            self.observation_space, _ = batched_observation_space(observation_mode, spaces)
+            self._bind()
+            _made[id(self)] = self
+            self.closed = False
+        except TimedOut:
+            self._end(0.0)
             raise StepTimeoutError(
                 f"the environments were not built within `start_timeout={start_timeout}` seconds"
             ) from None
         except BaseException:
-            self._engine.close(None)
+            self._end(None)
             raise
-        first = reports[0][2]
-        self.metadata = {**first["metadata"], "autoreset_mode": self.autoreset_mode}
-        self.render_mode = first["render_mode"]
-        self.action_space = batch_space(self.single_action_space, self.batch_size)
-        if observation_mode == "same":
-            spaces = spaces[: self.batch_size]
-        self.observation_space, _ = batched_observation_space(observation_mode, spaces)
-        self._bind()
-        _made[id(self)] = self
-        self.closed = False
 
     def _start(
         self, wait: str, cpu_affinity: Sequence[int] | None, start_timeout: float | None
-    ) -> Engine:
+    ) -> WorkerPool:
         quota = cpu_quota()
         if wait == "auto" and quota is not None and quota < self.num_workers + 1:
             # Time spent spinning would count against those who work.
             wait = "block"
-        kind: Callable[..., Engine] = Engine
+        kind: Callable[..., WorkerPool] = WorkerPool
         if self.on_worker_death == "restart":
-            kind = functools.partial(RestartingEngine, start_timeout=start_timeout)
+            kind = functools.partial(RestartingPool, start_timeout=start_timeout)
         return kind(
             self.env_fns,
             Layout(
@@ -296,7 +311,7 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
             else self.context,
             daemon=self.daemon,
             name=type(self).__name__,
-            orders={
+            config={
                 "observation_mode": self.observation_mode,
                 "observation_space": self.single_observation_space,
                 "action_space": self.single_action_space,
@@ -312,18 +327,18 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
 
     def _bind(self) -> None:
         """What a step uses, looked up once."""
-        engine = self._engine
-        self.processes = engine.workers.processes
+        pool = self._pool
+        self.processes = pool.workers.processes
         self._observations = Observations(
             self.single_observation_space,
-            engine.layout,
-            engine.arena,
+            pool.layout,
+            pool.segment,
             self.num_envs,
             self.batch_size,
         )
-        self._last_seen = None
-        if isinstance(engine, RestartingEngine):
-            self._last_seen = engine.last_seen = LastSeen(
+        self._snapshots = None
+        if isinstance(pool, RestartingPool):
+            self._snapshots = pool.snapshots = Snapshots(
                 self._observations,
                 self.single_observation_space,
                 self.num_envs,
@@ -334,7 +349,7 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
             if self._partial
             else self._observations.initial()
         )
-        self._put_actions = bind_action_writer(engine.layout, engine.arena, self.action_space)
+        self._put_actions = bind_action_writer(pool.layout, pool.segment, self.action_space)
         self._bind_pending()
         self._bind_steps()
         self._bind_batches()
@@ -342,13 +357,13 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
     @property
     def parent_pipes(self) -> list[Any]:
         """This process's ends of the pipes to the workers."""
-        return [mailbox.connection for mailbox in self._engine.workers.mailboxes]
+        return [pipe.connection for pipe in self._pool.workers.pipes]
 
     def close(self, **kwargs: Any) -> None:
         """Close the sub-environments and end the workers. Always ends; a second call does nothing.
 
         The processes are ended at once where another thread is in a call, which then raises a
-        ClosedEnvironmentError.
+        ClosedEnvironmentError. Where the first was interrupted, the second does what was left.
 
         Args:
             **kwargs: ``timeout`` and ``terminate``, as for :meth:`close_extras`.
@@ -358,26 +373,38 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
                 workers are gone nevertheless.
             TypeError: :meth:`close_extras` has no such argument; nothing was closed.
         """
-        if self._closing:
+        me = get_ident()
+        if self.closed and self._is_gone():
             return
         try:
             inspect.signature(self.close_extras).bind(**kwargs)
         except TypeError as wrong:
             raise TypeError(f"{type(self).__name__}.close_extras() {wrong}") from None
-        # A call that is under way ends with an error, as soon as the workers have.
-        used = self._refuse_calls()
+        # Nothing is called from this look to the assignment: neither another thread nor Ctrl-C
+        # comes between.
+        if self._closer is not None:
+            return
+        self._closer = me
         try:
+            # A call that is under way ends with an error, as soon as the workers have.
+            used = self._refuse_calls()
+            # Where it is true, the base class does nothing.
+            self.closed = False
             super().close(**{**kwargs, "terminate": True} if used else kwargs)
         finally:
-            self.closed = True
+            self._closer, self.closed = None, True
+
+    def _is_gone(self) -> bool:
+        """Whether there is nothing left to close."""
+        pool = self.__dict__.get("_pool")
+        return pool is None or (pool.ended and self.__dict__.keys().isdisjoint(_ON_ARENA))
 
     def _refuse_calls(self) -> bool:
         """From now on refuse the calls of other threads. Whether one of them is in a call."""
-        self._closing = True
         me = get_ident()
-        used = self._user not in (None, me, ~me)
+        used = self._used_beside or self._user not in (None, me, ~me)
         # Lent to a subclass's `close_extras`, which may make calls before the workers end.
-        self._user = ~me
+        self._closing, self._user, self._used_beside = True, ~me, used
         return used
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
@@ -401,33 +428,39 @@ class AsyncVectorEnv(ResetStep[ObsType, ActType], Calls[ObsType, ActType]):
             # Also where warnings are errors.
             error = self._end(0.0 if terminate else timeout)
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                # The error's traceback keeps this frame, which would keep the error.
+                del error
 
     def _end(self, timeout: float | None) -> BaseException | None:
         try:
-            return self._engine.close(timeout)
+            return self._pool.close(timeout)
         finally:
-            # They keep the arena. What else does is the caller's, or `observations`.
-            del self._observations, self._next_batch, self._batch_of_copies
-            del self._put_actions, self._batches
-            del self._last_seen
+            if not self.copy and "observations" in self.__dict__:
+                # What is still on the segment after this is the caller's, or cannot be copied.
+                with contextlib.suppress(Exception):
+                    self.observations = copy_value(self.observations)
+            for name in _ON_ARENA:
+                self.__dict__.pop(name, None)
 
     def __del__(self) -> None:
         """End the workers of an environment that nobody closed."""
-        engine = self.__dict__.get("_engine")
-        if engine is not None and not self.closed:
-            engine.close(0.0)
+        pool = self.__dict__.get("_pool")
+        if pool is not None:
+            pool.close(0.0)
             self.closed = True
 
 
 @atexit.register
 def _refuse_all_calls() -> None:
-    """Before the engines close at exit: a thread that is in a call, or begins one, is told."""
+    """Before the pools close at exit: a thread that is in a call, or begins one, is told."""
     _refused.extend(_made.values())
     used = [envs for envs in _refused if envs._refuse_calls()]
     for envs in used:
         # At once, as `close` does it.
-        envs._engine.close(0.0)
+        envs._pool.close(0.0)
 
 
 def _name_after_public_class() -> None:

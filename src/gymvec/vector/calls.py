@@ -8,12 +8,11 @@ import numpy as np
 from gymnasium.core import ActType, ObsType, RenderFrame
 from gymnasium.vector.async_vector_env import AsyncState
 
-from gymvec.vector.alone import alone
-from gymvec.vector.mail import dumps
+from gymvec.vector.exclusive import exclusive
 from gymvec.vector.partial import SendRecv
 from gymvec.vector.pending import IDLE
 from gymvec.vector.requests import one_value_each
-from gymvec.vector.worker import Command
+from gymvec.vector.transport.messages import Command, dumps
 
 __all__ = ["Calls"]
 
@@ -34,18 +33,18 @@ class Calls(SendRecv[ObsType, ActType]):
         """A copy of the random number generator of each sub-environment."""
         return self.get_attr("np_random")
 
-    @alone
+    @exclusive
     def render(self) -> tuple[RenderFrame, ...] | None:
         """The rendered frames of the sub-environments."""
         return self._within(self.call, "render")
 
-    @alone
+    @exclusive
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Call a method of each sub-environment, or get its attribute; see :meth:`call_async`."""
         self._within(self.call_async, name, *args, **kwargs)
         return self._within(self.call_wait)
 
-    @alone
+    @exclusive
     def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
         """Begin to call a method of each sub-environment, or to get its attribute.
 
@@ -72,7 +71,7 @@ class Calls(SendRecv[ObsType, ActType]):
         arguments = dict.fromkeys(range(self.num_envs), argument)
         self._begin(AsyncState.WAITING_CALL, Command.CALL, arguments, None)
 
-    @alone
+    @exclusive
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Wait for what :meth:`call_async` began.
 
@@ -88,18 +87,18 @@ class Calls(SendRecv[ObsType, ActType]):
             TimeoutError: The time is over, and the call is no longer pending; see
                 :meth:`step_wait`.
         """
-        letters = self._collect(AsyncState.WAITING_CALL, "call_wait", "call_async", timeout)
+        messages = self._collect(AsyncState.WAITING_CALL, "call_wait", "call_async", timeout)
         # Nothing comes of a `set_attr` whose wait was interrupted.
-        results = tuple([letters.get(env) for env in range(self.num_envs)])
+        results = tuple([messages.get(env) for env in range(self.num_envs)])
         self._state = IDLE
         return results
 
-    @alone
+    @exclusive
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Get an attribute of each sub-environment, looked up through the wrappers."""
         return self._within(self.call, name)
 
-    @alone
+    @exclusive
     def set_attr(self, name: str, values: list[Any] | tuple[Any, ...] | object) -> None:
         """Set an attribute of each sub-environment.
 

@@ -12,17 +12,16 @@ from gymnasium.error import NoAsyncCallError
 from gymnasium.vector.vector_env import AutoresetMode
 
 from gymvec.utils import batch_space
-from gymvec.vector.actions import split_actions
-from gymvec.vector.alone import alone
-from gymvec.vector.batches import Batches
-from gymvec.vector.copies import own_action
-from gymvec.vector.deadlines import Late, deadline_after
-from gymvec.vector.errors import WorkerTraceback, unpack_error
-from gymvec.vector.mail import dumps
+from gymvec.vector.copying import own_action
+from gymvec.vector.exclusive import exclusive
+from gymvec.vector.parent.deadlines import TimedOut, deadline_after
+from gymvec.vector.parent.ready_first import Batches
 from gymvec.vector.pending import Pending
 from gymvec.vector.requests import checked_env_ids, reset_mask, reset_seeds
 from gymvec.vector.returned import StepReturn
-from gymvec.vector.worker import Command
+from gymvec.vector.transport.actions import split_actions
+from gymvec.vector.transport.exceptions import WorkerTraceback, unpack_error
+from gymvec.vector.transport.messages import Command, dumps
 
 __all__ = ["SendRecv"]
 
@@ -37,12 +36,12 @@ class SendRecv(Pending[ObsType, ActType]):
     """
 
     def _bind_batches(self) -> None:
-        self._batches = Batches(self._engine, self.num_envs, self.batch_size)
+        self._batches = Batches(self._pool, self.num_envs, self.batch_size)
         self._batched_action_spaces: dict[int, Space[Any]] = {}
         self._resetting = np.zeros(self.num_envs, dtype=np.bool_)
         self._received: np.ndarray | None = None
 
-    @alone
+    @exclusive
     def async_reset(
         self,
         seed: int | Sequence[int | None] | None = None,
@@ -81,17 +80,17 @@ class SendRecv(Pending[ObsType, ActType]):
                 env: dumps({"seed": seeds[env], "options": options}) for env in envs.tolist()
             }
             self._check_not_waiting("async_reset")
-        command = Command.RESET if arguments is None else Command.RESET_BY_LETTER
+        command = Command.RESET if arguments is None else Command.RESET_WITH_MESSAGE
         # Before it is sent, since Ctrl-C may come after that.
         self._resetting[envs] = True
-        if mask is None and (self._engine.busy or batches.any_busy):
+        if mask is None and (self._pool.busy or batches.any_busy):
             batches.defer(command, arguments)
         else:
-            if self._engine.late:
-                self._drop_late_to_send("async_reset")
+            if self._pool.timed_out:
+                self._drop_timed_out_to_send("async_reset")
             batches.send(command, arguments, envs)
 
-    @alone
+    @exclusive
     def send(self, actions: Any, env_ids: Any = None) -> None:
         """Begin to step some sub-environments, for :meth:`recv`.
 
@@ -124,11 +123,11 @@ class SendRecv(Pending[ObsType, ActType]):
             raise ValueError(
                 f"expected so many environments in `env_ids` that {least} are at work, got {busy}"
             )
-        if self._engine.late:
-            self._drop_late_to_send("send")
+        if self._pool.timed_out:
+            self._drop_timed_out_to_send("send")
         if self.autoreset_mode is AutoresetMode.DISABLED:
             ascending = np.sort(envs)
-            over = np.logical_or(*self._engine.results.gather(ascending)[1:])
+            over = np.logical_or(*self._pool.results.gather(ascending)[1:])
             if over.any():
                 raise AssertionError(
                     "autoreset is disabled and episodes are over of environments "
@@ -142,9 +141,9 @@ class SendRecv(Pending[ObsType, ActType]):
             env: dumps(own_action(action)) for env, action in zip(envs.tolist(), items, strict=True)
         }
         self._check_not_waiting("send")
-        self._batches.send(Command.STEP_BY_LETTER, arguments, envs)
+        self._batches.send(Command.STEP_WITH_MESSAGE, arguments, envs)
 
-    @alone
+    @exclusive
     def recv(self, timeout: float | None = None) -> StepReturn[Any]:
         """Wait for the ``batch_size`` sub-environments that are ready first.
 
@@ -182,17 +181,17 @@ class SendRecv(Pending[ObsType, ActType]):
                 "recv",
             )
         deadline = deadline_after(timeout)
-        self._engine.timed = True
+        self._pool.timed = True
         try:
-            if self._engine.late:
-                self._drop_late(deadline)
+            if self._pool.timed_out:
+                self._drop_timed_out(deadline)
             if batches.deferred:
                 batches.begin_deferred(deadline)
             envs = batches.take(deadline)
-            letters, infos_by_letter = self._open_letters(envs)
-        except Late as late:
+            messages, infos_by_message = self._open_messages(envs)
+        except TimedOut as late:
             raise late.error("recv", timeout) from None
-        for env, others in letters.items():
+        for env, others in messages.items():
             self._observations.keep(env, others)
         self._observations.written(envs)
         self._was_reset[envs] |= self._resetting[envs]
@@ -200,9 +199,9 @@ class SendRecv(Pending[ObsType, ActType]):
         try:
             slots = batches.slots_of(envs)
             infos = (
-                slots.gather(infos_by_letter, None)
+                slots.gather(infos_by_message, None)
                 if self._adds_plainly
-                else self._add_each(slots.items(infos_by_letter, None))
+                else self._add_each(slots.items(infos_by_message, None))
             )
             observations = self._observations.some(envs)
         except Exception as error:
@@ -210,9 +209,9 @@ class SendRecv(Pending[ObsType, ActType]):
             batches.release(envs.tolist())
             text = f"The answers of environments {envs.tolist()} do not make a batch.\n"
             raise error from WorkerTraceback(text, envs.tolist())
-        rewards, terminations, truncations = self._engine.results.gather(envs)
-        if self._last_seen is not None:
-            self._last_seen.note(envs)
+        rewards, terminations, truncations = self._pool.results.gather(envs)
+        if self._snapshots is not None:
+            self._snapshots.note(envs)
         infos["env_id"] = envs
         infos["_env_id"] = np.ones(self.batch_size, dtype=np.bool_)
         self._received = envs.copy()
@@ -222,19 +221,19 @@ class SendRecv(Pending[ObsType, ActType]):
 
     # --- what these share ---
 
-    def _open_letters(
+    def _open_messages(
         self, envs: np.ndarray
     ) -> tuple[dict[int, list[Any]], dict[int, list[dict[str, Any]]]]:
         """Leaves by environment and infos by position; raises what an environment raised."""
-        letters = self._batches.letters
+        messages = self._batches.messages
         others: dict[int, list[Any]] = {}
         infos: dict[int, list[dict[str, Any]]] = {}
-        if not letters:
+        if not messages:
             return others, infos
         failures = {}
         for position, env in enumerate(envs.tolist()):
-            if env in letters:
-                failed, content = letters[env]
+            if env in messages:
+                failed, content = messages[env]
                 if failed:
                     failures[env] = content
                     continue
@@ -252,18 +251,18 @@ class SendRecv(Pending[ObsType, ActType]):
     def _settle(self) -> None:
         """Wait until the workers are free; who answers meanwhile is kept for :meth:`recv`."""
         # Where environments are late with another call, nobody else is at work.
-        if not self._engine.late:
-            self._engine.timed = True
+        if not self._pool.timed_out:
+            self._pool.timed = True
             try:
                 self._batches.settle(None)
-            except Late as late:
+            except TimedOut as late:
                 raise late.error("call", None) from None
 
-    def _drop_late_to_send(self, name: str) -> None:
-        self._engine.timed = True
+    def _drop_timed_out_to_send(self, name: str) -> None:
+        self._pool.timed = True
         try:
-            self._drop_late(None)
-        except Late as late:
+            self._drop_timed_out(None)
+        except TimedOut as late:
             raise late.error(name, None) from None
 
     def _actions_of(self, count: int) -> Space[Any]:

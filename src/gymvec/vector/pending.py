@@ -13,16 +13,16 @@ from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoA
 from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 
-from gymvec.vector.actions import Write
-from gymvec.vector.alone import bare
-from gymvec.vector.answers import Answers
-from gymvec.vector.batches import Batches
-from gymvec.vector.deadlines import Late, deadline_after
-from gymvec.vector.engine import Engine
 from gymvec.vector.errors import WorkerDiedError
-from gymvec.vector.last_seen import LastSeen
-from gymvec.vector.observations import Observations
-from gymvec.vector.worker import Command
+from gymvec.vector.exclusive import bare
+from gymvec.vector.parent.deadlines import TimedOut, deadline_after
+from gymvec.vector.parent.observations import Observations
+from gymvec.vector.parent.ready_first import Batches
+from gymvec.vector.parent.replies import Replies
+from gymvec.vector.parent.snapshots import Snapshots
+from gymvec.vector.parent.worker_pool import WorkerPool
+from gymvec.vector.transport.actions import Write
+from gymvec.vector.transport.messages import Command
 
 __all__ = ["IDLE", "STEPPING", "Pending"]
 
@@ -43,20 +43,23 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
     observations: Any
     _partial: bool
     _state: AsyncState
-    _engine: Engine
+    _pool: WorkerPool
     _batches: Batches
     _observations: Observations
     _put_actions: Write
-    _last_seen: LastSeen | None
+    _snapshots: Snapshots | None
     # The thread that is in a call, or ~ of it while that has lent itself to a method of a
     # subclass; and whether `close` was called.
     _user: int | None = None
     _closing: bool = False
+    # The thread that is closing now, and whether another one was in a call then.
+    _closer: int | None = None
+    _used_beside: bool = False
 
     def _bind_pending(self) -> None:
         # A call that is sent once late environments have answered, and what they are late with.
         self._deferred: tuple[Command, dict[int, bytes] | None, list[int] | None] | None = None
-        self._late_state = IDLE
+        self._timed_out_state = IDLE
         self._was_reset = np.zeros(self.num_envs, dtype=np.bool_)
         self._adds_plainly = type(self)._add_info is Pending._add_info
 
@@ -84,7 +87,7 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
     def _check_open(self) -> None:
         if self.closed:
             raise self._closed_error()
-        self._engine.check_usable()
+        self._pool.check_usable()
 
     def _closed_error(self) -> ClosedEnvironmentError:
         return ClosedEnvironmentError(
@@ -93,7 +96,10 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
 
     def _check_not_closed_meanwhile(self, error: Exception) -> None:
         """Where a call failed: by a `close` of another thread, which takes all from under it?"""
-        if self._closing and not isinstance(error, ClosedEnvironmentError):
+        if not self._closing:
+            return
+        self._pool.let_go()
+        if not isinstance(error, ClosedEnvironmentError):
             raise self._closed_error() from error
 
     def _refuse(self, name: str) -> NoReturn:
@@ -153,25 +159,25 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
         envs: list[int] | None,
     ) -> None:
         """Send a command, or keep it until late environments have answered."""
-        engine = self._engine
+        pool = self._pool
         try:
             self._state = state
-            if engine.late:
+            if pool.timed_out:
                 # Within the time-out of the wait that follows.
                 self._deferred = (command, arguments, envs)
             else:
-                engine.send(command, arguments, envs)
+                pool.send(command, arguments, envs)
         except BaseException:
             # Ctrl-C may have come after the command was sent. Nothing is called here, so that a
             # second one cannot come between.
-            if self._deferred is None and (engine.late or not engine.bell.num_pending):
+            if self._deferred is None and (pool.timed_out or not pool.doorbell.num_pending):
                 self._state = IDLE
             raise
 
     def _collect(
         self, state: AsyncState, name: str, begin: str, timeout: float | None
     ) -> dict[int, Any]:
-        """Wait for the answers of a pending call; the letters that came with them.
+        """Wait for the answers of a pending call; the messages that came with them.
 
         The call stays pending until its caller has all that it returns; so what interrupts it,
         above all Ctrl-C, loses nothing.
@@ -181,24 +187,24 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
             raise NoAsyncCallError(
                 f"Calling `{name}` without any prior call to `{begin}`.", state.value
             )
-        engine = self._engine
+        pool = self._pool
         deadline = deadline_after(timeout)
-        engine.timed = state is not AsyncState.WAITING_CALL
+        pool.timed = state is not AsyncState.WAITING_CALL
         try:
             if self._deferred is not None:
-                if engine.late:
-                    self._drop_late(deadline)
-                if not engine.busy:
-                    engine.send(*self._deferred)
+                if pool.timed_out:
+                    self._drop_timed_out(deadline)
+                if not pool.busy:
+                    pool.send(*self._deferred)
                 self._deferred = None
-            answers = engine.collect(deadline)
-        except Late as late:
+            answers = pool.collect(deadline)
+        except TimedOut as late:
             sent = self._deferred is None
             if sent:
-                self._late_state = state
+                self._timed_out_state = state
             self._deferred = None
             self._state = IDLE
-            engine.late = True
+            pool.timed_out = True
             raise late.error(name, timeout, sent) from None
         except WorkerDiedError:
             self._deferred = None
@@ -208,29 +214,33 @@ class Pending(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, ActType]
         error = answers.error
         if error is not None:
             self._state = IDLE
-            raise error
-        return answers.letters
+            try:
+                raise error
+            finally:
+                # The error's traceback keeps this frame, which would keep the error.
+                del error
+        return answers.messages
 
-    def _drop_late(self, deadline: float | None) -> None:
+    def _drop_timed_out(self, deadline: float | None) -> None:
         """Wait for environments that are late with another call."""
-        self._take(self._late_state, self._engine.collect(deadline))
+        self._take(self._timed_out_state, self._pool.collect(deadline))
         # Not before: where Ctrl-C has come between, the same is taken once more.
-        self._engine.late = False
+        self._pool.timed_out = False
 
-    def _take(self, state: AsyncState, answers: Answers) -> None:
+    def _take(self, state: AsyncState, answers: Replies) -> None:
         """Note where the environments are now, also after a call that failed or came late."""
         if state is AsyncState.WAITING_RESET:
-            for env in self._engine.recipients:
+            for env in self._pool.recipients:
                 if env not in answers.failures:
                     self._was_reset[env] = True
         if state is not AsyncState.WAITING_CALL:
             if not self.copy:
                 self._observations.written(
-                    set(self._engine.recipients) - set(answers.failures)
+                    set(self._pool.recipients) - set(answers.failures)
                     if answers.failures
-                    else self._engine.sent
+                    else self._pool.sent
                 )
-            for env, (others, _) in answers.letters.items():
+            for env, (others, _) in answers.messages.items():
                 if others:
                     self._observations.keep(env, others)
 

@@ -13,12 +13,12 @@ from gymnasium.error import ClosedEnvironmentError
 from gymnasium.spaces import Box, MultiBinary, MultiDiscrete
 from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 
-from gymvec import _steps
-from gymvec._infos import InfoBatch
+from gymvec.kernels.infos import InfoBatch
 from gymvec.utils import batch_space, concatenate, create_empty_array, iterate
-from gymvec.vector.copies import keep_terminal, own_action, own_array
+from gymvec.vector import stepping
+from gymvec.vector.arguments import autoreset_mode_of
+from gymvec.vector.copying import keep_terminal, own_action, own_array
 from gymvec.vector.distinct import check_distinct
-from gymvec.vector.options import autoreset_mode_of
 from gymvec.vector.requests import (
     check_none_missing,
     one_value_each,
@@ -26,7 +26,7 @@ from gymvec.vector.requests import (
     reset_seeds,
 )
 from gymvec.vector.returned import StepReturn
-from gymvec.vector.rows import bind_stacker, is_builtin
+from gymvec.vector.space_tree import bind_stacker, is_builtin
 from gymvec.vector.spaces import batched_observation_space, check_spaces
 
 __all__ = ["SyncVectorEnv"]
@@ -86,6 +86,8 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
     action_space: Space[Any]
     single_observation_space: Space[Any]
     observation_space: Space[Any]
+    # The places in `envs` of those that were closed.
+    _closed_envs: frozenset[int] = frozenset()
 
     def __init__(
         self,
@@ -119,18 +121,21 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         self.observation_mode = observation_mode
         self.autoreset_mode = autoreset_mode_of(autoreset_mode)
         self.envs = []
+        self._closed_envs = frozenset()
         try:
             for env_fn in env_fns:
                 self.envs.append(env_fn())
             check_distinct(self.envs)
             self._take_spaces()
+            self._make_arrays(self.num_envs)
+            self._bind()
         except BaseException:
             # Nobody else can close them, and nobody shall once more.
-            _close_each(self.envs)
+            self._close_each()
             self.closed = True
             raise
 
-        n = self.num_envs
+    def _make_arrays(self, n: int) -> None:
         self._env_obs: list[Any] = [_Missing] * n
         self._observations: Any = create_empty_array(
             self.single_observation_space, n=n, fn=np.zeros
@@ -142,11 +147,10 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         self._array_actions = isinstance(
             self.action_space, (Box, MultiDiscrete, MultiBinary)
         ) and is_builtin(iterate, self.action_space)
-        self._bind()
 
     def _bind(self) -> None:
         self._stack = bind_stacker(self.single_observation_space, self.num_envs)
-        self._blocks = _steps.StepBlocks(self._rewards, self._terminations, self._truncations)
+        self._blocks = stepping.StepBlocks(self._rewards, self._terminations, self._truncations)
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what is bound to this object's arrays."""
@@ -247,17 +251,17 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         self._check_open()
         mode = self.autoreset_mode
         if mode is _NEXT_STEP:
-            how = _steps.NEXT_STEP
+            how = stepping.NEXT_STEP
         elif mode is _SAME_STEP:
-            how = _steps.SAME_STEP
+            how = stepping.SAME_STEP
         elif mode is _DISABLED:
-            how = _steps.DISABLED
+            how = stepping.DISABLED
             if self._autoreset_envs.any():
                 raise AssertionError(f"{self._autoreset_envs=}")
         else:
             raise ValueError(f"Unexpected autoreset mode, {mode}")
         infos = self._new_infos()
-        _steps.step_environments(
+        stepping.step_environments(
             self.envs,
             self._split_actions(actions),
             self._env_obs,
@@ -363,20 +367,50 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
     def close(self, **kwargs: Any) -> None:
         """Close every sub-environment. A second call does nothing.
 
+        Where the first was interrupted, the second closes what was not closed.
+
         Raises:
             Exception: What the first sub-environment raised whose ``close`` failed; all were
                 asked to close.
         """
+        if self.closed and len(self._closed_envs) >= len(self.envs):
+            return
         try:
+            # Where it is true, the base class does nothing.
+            self.closed = False
             super().close(**kwargs)
         finally:
             self.closed = True
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close every sub-environment; raise the first error afterwards."""
-        errors = _close_each(getattr(self, "envs", []))
-        if errors:
-            raise errors[0]
+        error = self._close_each()
+        if error is not None:
+            try:
+                raise error
+            finally:
+                # The error's traceback keeps this frame, which would keep the error.
+                del error
+
+    def _close_each(self) -> BaseException | None:
+        first: BaseException | None = None
+        try:
+            for i, env in enumerate(getattr(self, "envs", [])):
+                if i in self._closed_envs:
+                    continue
+                try:
+                    env.close()
+                except Exception as error:
+                    first = error if first is None else first
+                except BaseException as error:
+                    # Most likely Ctrl-C, which must not be lost, and has left it half closed.
+                    first = error if first is None or isinstance(first, Exception) else first
+                    continue
+                self._closed_envs |= {i}
+            return first
+        finally:
+            # As above.
+            del first
 
 
 class _OwnRule:
@@ -388,13 +422,3 @@ class _OwnRule:
 
     def add(self, info: dict[str, Any], index: int) -> None:
         self.infos = self._add_info(self.infos, info, index)
-
-
-def _close_each(envs: list[Env]) -> list[BaseException]:
-    errors: list[BaseException] = []
-    for env in envs:
-        try:
-            env.close()
-        except BaseException as error:
-            errors.append(error)
-    return errors

@@ -11,17 +11,16 @@ from gymnasium.core import ActType, ObsType
 from gymnasium.vector.async_vector_env import AsyncState
 from gymnasium.vector.vector_env import AutoresetMode
 
-from gymvec._serve import SECOND_SET
-from gymvec.vector.actions import split_actions
-from gymvec.vector.alone import alone
-from gymvec.vector.copies import own_action
-from gymvec.vector.engine import StepArrays
-from gymvec.vector.mail import dumps
+from gymvec.vector.copying import own_action
+from gymvec.vector.exclusive import exclusive
+from gymvec.vector.parent.worker_pool import StepArrays
 from gymvec.vector.partial import SendRecv
 from gymvec.vector.pending import IDLE, STEPPING
 from gymvec.vector.requests import check_none_missing, reset_mask, reset_seeds
 from gymvec.vector.returned import StepReturn
-from gymvec.vector.worker import Command
+from gymvec.vector.transport.actions import split_actions
+from gymvec.vector.transport.control import SECOND_SET
+from gymvec.vector.transport.messages import Command, dumps
 
 __all__ = ["ResetStep"]
 
@@ -42,7 +41,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
             and type(self).step_wait is ResetStep.step_wait
         )
 
-    @alone
+    @exclusive
     def reset(
         self,
         *,
@@ -53,7 +52,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
         self._within(self.reset_async, seed=seed, options=options)
         return self._within(self.reset_wait)
 
-    @alone
+    @exclusive
     def reset_async(
         self,
         seed: int | Sequence[int | None] | None = None,
@@ -87,7 +86,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
             check_none_missing(np.flatnonzero(~(self._was_reset | mask)).tolist())
         command, arguments = Command.RESET, None
         if seed is not None or options is not None:
-            command = Command.RESET_BY_LETTER
+            command = Command.RESET_WITH_MESSAGE
             arguments = {
                 env: dumps({"seed": seeds[env], "options": options})
                 for env in (range(self.num_envs) if envs is None else envs)
@@ -95,7 +94,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
             self._check_idle("reset_async", end="")
         self._begin(AsyncState.WAITING_RESET, command, arguments, envs)
 
-    @alone
+    @exclusive
     def reset_wait(self, timeout: float | None = None) -> tuple[ObsType, dict[str, Any]]:
         """Wait for what :meth:`reset_async` began.
 
@@ -115,8 +114,8 @@ class ResetStep(SendRecv[ObsType, ActType]):
         if self._partial:
             observations, *_, infos = self._within(self.recv, timeout)
             return observations, infos
-        letters = self._collect(AsyncState.WAITING_RESET, "reset_wait", "reset_async", timeout)
-        return self._returned(letters)
+        messages = self._collect(AsyncState.WAITING_RESET, "reset_wait", "reset_async", timeout)
+        return self._returned(messages)
 
     def step(self, actions: ActType, env_ids: Any = None) -> StepReturn[ObsType]:
         """Take one step in each sub-environment; see :meth:`step_async` and :meth:`step_wait`.
@@ -128,7 +127,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
         user = self._user
         if user is not None and user != ~me:
             self._refuse("step")
-        # As in `alone`, which would add a tenth to the parent's instructions of a step.
+        # As in `exclusive`, which would add a tenth to the parent's instructions of a step.
         self._user = me
         try:
             if self._partial or env_ids is not None:
@@ -156,13 +155,13 @@ class ResetStep(SendRecv[ObsType, ActType]):
     def _step_at_once(
         self, actions: ActType
     ) -> tuple[StepArrays, list[np.ndarray]] | tuple[()] | None:
-        engine = self._engine
-        results = engine.results
+        pool = self._pool
+        results = pool.results
         before = results.sent
         try:
             # Before the command is sent, since Ctrl-C may come after that.
             self._state = STEPPING
-            finished = engine.step(self._put_actions, actions)
+            finished = pool.step(self._put_actions, actions)
             if finished is None:
                 self._state = IDLE
         except BaseException:
@@ -172,7 +171,7 @@ class ResetStep(SendRecv[ObsType, ActType]):
             raise
         return finished
 
-    @alone
+    @exclusive
     def step_async(self, actions: ActType) -> None:
         """Begin to step the sub-environments.
 
@@ -190,34 +189,34 @@ class ResetStep(SendRecv[ObsType, ActType]):
         if self._partial:
             self._within(self.send, actions)
             return
-        engine = self._engine
-        if self.closed or not engine.usable:
+        pool = self._pool
+        if self.closed or not pool.usable:
             self._check_open()
         if self._state is not IDLE or self._batches.any_busy:
             self._check_idle("step_async")
-        late = engine.late
+        late = pool.timed_out
         # Of late environments the workers know.
         if self.autoreset_mode is _DISABLED and not late:
-            over = np.logical_or(*engine.results.collect()[1:])
+            over = np.logical_or(*pool.results.collect()[1:])
             if over.any():
                 raise AssertionError(f"autoreset is disabled and episodes are over: {over}")
         # A late environment may not have read its last action yet.
         if not late and self._put_actions(actions, None):
             try:
                 self._state = STEPPING
-                engine.send_steps()
+                pool.send_steps()
             except BaseException:
                 # As in `_begin`.
-                if not engine.bell.num_pending:
+                if not pool.doorbell.num_pending:
                     self._state = IDLE
                 raise
         else:
             items = split_actions(self.action_space, actions, self.num_envs)
             arguments = {env: dumps(own_action(action)) for env, action in enumerate(items)}
             self._check_idle("step_async")
-            self._begin(STEPPING, Command.STEP_BY_LETTER, arguments, None)
+            self._begin(STEPPING, Command.STEP_WITH_MESSAGE, arguments, None)
 
-    @alone
+    @exclusive
     def step_wait(self, timeout: float | None = None) -> StepReturn[ObsType]:
         """Wait for what :meth:`step_async` began.
 
@@ -240,16 +239,16 @@ class ResetStep(SendRecv[ObsType, ActType]):
         if self._partial:
             return self._within(self.recv, timeout)
         if timeout is None and self._state is STEPPING and self._deferred is None:
-            finished = self._engine.finish()
+            finished = self._pool.finish()
             if finished is not None:
                 return self._finished(*finished)
-        letters = self._collect(STEPPING, "step_wait", "step_async", timeout)
-        results = self._engine.results.collect()
-        observations, infos = self._returned(letters)
+        messages = self._collect(STEPPING, "step_wait", "step_async", timeout)
+        results = self._pool.results.collect()
+        observations, infos = self._returned(messages)
         return observations, *results, infos
 
     def _finished(self, results: StepArrays, copies: list[np.ndarray]) -> tuple[Any, ...]:
-        """What a step returns that sent no letter."""
+        """What a step returns that sent no message."""
         if not self.copy:
             self._observations.written(None)
         observations, infos = self._returned({}, copies)
@@ -258,23 +257,23 @@ class ResetStep(SendRecv[ObsType, ActType]):
     # --- what these share ---
 
     def _returned(
-        self, letters: dict[int, Any], copies: Sequence[np.ndarray] = ()
+        self, messages: dict[int, Any], copies: Sequence[np.ndarray] = ()
     ) -> tuple[Any, dict[str, Any]]:
         """Observations and infos of a call whose answers were taken; it ends here.
 
         Args:
-            letters: What came by letter.
+            messages: What came by message.
             copies: Those of all blocks, if they were made already.
         """
         try:
             observations = self._batch_of_copies(copies) if copies else self._next_batch()
-            infos = self._infos(letters)
+            infos = self._infos(messages)
         except Exception:
             # Whoever waited once more would get the same.
             self._state = IDLE
             raise
-        if self._last_seen is not None:
-            self._last_seen.note(None)
+        if self._snapshots is not None:
+            self._snapshots.note(None)
         self.observations = observations
         if self.copy:
             self._state = IDLE
@@ -283,14 +282,14 @@ class ResetStep(SendRecv[ObsType, ActType]):
             set_flag = SECOND_SET if target else 0
             # All at once, as far as Ctrl-C can tell: nothing is called between these.
             self._state, self._observations.target = IDLE, target
-            self._engine.set_flag = set_flag
+            self._pool.set_flag = set_flag
         return observations, infos
 
-    def _infos(self, letters: dict[int, Any]) -> dict[str, Any]:
-        slots = self._engine.info_slots
-        # Most steps have no letters, and before Python 3.12 making an empty dict by a comprehension
+    def _infos(self, messages: dict[int, Any]) -> dict[str, Any]:
+        slots = self._pool.info_slots
+        # Most steps have no messages, and before Python 3.12 making an empty dict by a comprehension
         # takes longer than all the rest of this.
-        by_letter = letters and {env: infos for env, (_, infos) in letters.items() if infos}
+        by_message = messages and {env: infos for env, (_, infos) in messages.items() if infos}
         if self._adds_plainly:
-            return slots.gather(by_letter, self._engine.sent)
-        return self._add_each(slots.items(by_letter, self._engine.sent))
+            return slots.gather(by_message, self._pool.sent)
+        return self._add_each(slots.items(by_message, self._pool.sent))

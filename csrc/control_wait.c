@@ -1,0 +1,351 @@
+#if defined(__linux__) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE
+#endif
+
+#include "control_words.h"
+
+#ifdef _WIN32
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+#else
+#include <errno.h>
+#include <sched.h>
+#include <time.h>
+#include <unistd.h>
+#endif
+
+#ifdef __linux__
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#endif
+
+#if defined(__linux__) && defined(SYS_futex) && !defined(GV_PORTABLE)
+#define HAVE_FUTEX 1
+#else
+#define HAVE_FUTEX 0
+#endif
+
+#if defined(_M_X64) || defined(_M_IX86)
+#include <intrin.h>
+#endif
+
+/* Between two yields, where nobody else wants the core. Who shares it with the one it waits for
+ * would keep that one from its work (with 32 pauses, eight CartPoles took 3 percent longer), and
+ * yields after a single look. */
+#define PAUSES 8
+/* After a longer lap the core is taken for shared. A wrong guess costs a few looks. */
+#define LONE_LAP_NS 1000u
+/* No lap of pauses and a yield takes longer by itself. The rest of a longer one belonged to
+ * somebody else on the same core, so it is not counted as spinning. */
+#define LAP_NS 4000u
+/* A spin that sees a change this long after it was made had given its core to another process. By
+ * itself it takes a microsecond; to be woken takes 5 to 70. A slice of another process is 1 to 4
+ * ms.
+ */
+#define LATE_NS 200000u
+/* A change that seems older was stamped by nobody. */
+#define LATE_MOST_NS (60u * 1000000000ull)
+/* No spin lasts longer, however little of that it had a core: beside so long a wait, to be woken
+ * costs nothing. */
+#define SPIN_MOST_NS 20000000u
+/* Spells without spinning. A late spin costs a slice, 4 ms: beside a process that takes the core
+ * each time, trying again costs less than a hundredth of the time at the longest. A spell is the
+ * first again when FRESH_SPELLS times as long as it was has passed since. */
+#define SPELL_LEAST_NS (10u * 1000000u)
+#define SPELL_MOST_NS (640u * 1000000u)
+#define FRESH_SPELLS 8u
+/* A worker without a core for a fifth of its work shares it with somebody else: its own parent and
+ * fellows yield. */
+#define PRESENCE_NS (10u * 1000000u)
+#define LACK_SHARE 5u
+#define NAP_LEAST_NS 20000u
+#define NAP_MOST_NS 1000000u
+
+bool gv_has_futex(void)
+{
+    return HAVE_FUTEX;
+}
+
+#ifdef _WIN32
+
+uint64_t gv_now(void)
+{
+    LARGE_INTEGER count, rate;
+    QueryPerformanceCounter(&count);
+    QueryPerformanceFrequency(&rate);
+    uint64_t whole = (uint64_t)(count.QuadPart / rate.QuadPart);
+    uint64_t rest = (uint64_t)(count.QuadPart % rate.QuadPart);
+    return whole * 1000000000u + rest * 1000000000u / (uint64_t)rate.QuadPart;
+}
+
+static void yield_core(void)
+{
+    SwitchToThread();
+}
+
+uint64_t gv_thread_time(void)
+{
+    return 0; /* only known in ticks of 16 ms */
+}
+
+static bool sleep_for(uint64_t ns)
+{
+    Sleep((DWORD)((ns + 999999u) / 1000000u));
+    return true;
+}
+
+#else
+
+uint64_t gv_now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static void yield_core(void)
+{
+    sched_yield();
+}
+
+uint64_t gv_thread_time(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* Sleeps for less than a second; false when a signal cut it short. */
+static bool sleep_for(uint64_t ns)
+{
+    struct timespec time = {0, (long)ns};
+    return nanosleep(&time, NULL) == 0;
+}
+
+#endif
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(_M_X64) || defined(_M_IX86)
+    _mm_pause();
+#elif defined(__aarch64__) && !defined(_MSC_VER)
+    __asm__ volatile("isb" ::: "memory"); /* `yield` does nothing on most cores */
+#endif
+}
+
+uint64_t gv_later(uint64_t time, uint64_t ns)
+{
+    return ns > UINT64_MAX - time ? UINT64_MAX : time + ns;
+}
+
+bool gv_contended(const struct shared_header *header, uint64_t now)
+{
+    /* Relaxed here and below: advice. What was noted long ago is not ahead by so little. */
+    uint32_t length = atomic_load_explicit(&header->contended_for, memory_order_relaxed);
+    uint32_t until = atomic_load_explicit(&header->contended_until, memory_order_relaxed);
+    return length <= gv_moment(SPELL_MOST_NS) && until - gv_moment(now) - 1 < length;
+}
+
+void gv_contend(struct shared_header *header, uint64_t now)
+{
+    uint32_t length = atomic_load_explicit(&header->contended_for, memory_order_relaxed);
+    uint32_t ended = atomic_load_explicit(&header->contended_until, memory_order_relaxed);
+    uint32_t moment = gv_moment(now);
+    if (!gv_contended(header, now)) {
+        if (moment - ended >= length * FRESH_SPELLS)
+            length = gv_moment(SPELL_LEAST_NS);
+        else if (length < gv_moment(SPELL_MOST_NS))
+            length *= 2;
+    }
+    if (length > gv_moment(SPELL_MOST_NS))
+        length = gv_moment(SPELL_MOST_NS);
+    atomic_store_explicit(&header->contended_for, length, memory_order_relaxed);
+    atomic_store_explicit(&header->contended_until, moment + length, memory_order_relaxed);
+}
+
+bool gv_presence_pass(gv_presence *self, uint64_t from, uint64_t now)
+{
+    self->working += now - from;
+    return now - self->begun >= PRESENCE_NS;
+}
+
+bool gv_presence_lacked(gv_presence *self, uint64_t now, uint64_t cpu)
+{
+    uint64_t ran = cpu - self->cpu, worked = self->working;
+    bool known = self->begun != 0 && cpu != 0;
+    *self = (gv_presence){now, cpu, 0};
+    return known && worked > ran && worked - ran > worked / LACK_SHARE;
+}
+
+gv_waiter gv_waiter_new(gv_policy policy, struct shared_header *header)
+{
+    gv_waiter fresh = {.policy = policy, .header = header, .budget = policy.spin_ns};
+    fresh.policy.polling |= !HAVE_FUTEX;
+    return fresh;
+}
+
+uint64_t gv_waiter_begin(gv_waiter *self, uint64_t ns, bool gil_held)
+{
+    uint64_t now = gv_now();
+    if (gil_held || !self->waiting) {
+        self->waiting = true;
+        self->slept = false;
+        self->begun = now;
+        self->spent = 0;
+    }
+    return gv_later(now, gil_held && ns > GV_GIL_HELD_NS ? GV_GIL_HELD_NS : ns);
+}
+
+/* A side whose waits outlast the full spin would only burn its core: its spin is halved each time,
+ * and comes back whole with the first wait that was caught, or that a full spin would have caught.
+ */
+void gv_waiter_end(gv_waiter *self)
+{
+    if (!self->waiting)
+        return;
+    self->waiting = false;
+    uint64_t full = self->policy.spin_ns;
+    if (full <= GV_SPIN_LEAST_NS || full == GV_NO_LIMIT)
+        return;
+    if (!self->slept || gv_now() - self->begun <= full) {
+        self->budget = full;
+    } else {
+        self->budget /= 2;
+        if (self->budget < GV_SPIN_LEAST_NS)
+            self->budget = GV_SPIN_LEAST_NS;
+    }
+}
+
+bool gv_waiter_spins(const gv_waiter *self, uint64_t now, uint64_t until)
+{
+    if (now >= until)
+        return false;
+    if (self->policy.spin_ns == GV_NO_LIMIT)
+        return true;
+    return self->spent < self->budget && now - self->begun < SPIN_MOST_NS &&
+           !gv_contended(self->header, now);
+}
+
+void gv_waiter_lap(gv_waiter *self, uint64_t lap)
+{
+    self->shares = lap > LONE_LAP_NS;
+    self->spent = gv_later(self->spent, lap < LAP_NS ? lap : LAP_NS);
+}
+
+void gv_waiter_caught(gv_waiter *self, uint64_t now, uint64_t lap, uint32_t moment)
+{
+    uint64_t late = (uint64_t)(gv_moment(now) - moment) << 10;
+    if (lap >= LATE_NS && late >= LATE_NS && late < LATE_MOST_NS)
+        gv_contend(self->header, now);
+}
+
+/* The yields make spinning right with more processes than cores: the core goes to who has work. Who
+ * shares it with a worker that is at work for long spins little and is there at once when the
+ * worker yields in turn; asleep it would have to be woken, and might be put on the wrong core.
+ * Acquire: see the promise in the header. */
+bool gv_spin(gv_waiter *self, const word *watched, uint32_t goal, const word *changed_at,
+             uint64_t until)
+{
+    uint64_t now = gv_now();
+    uint64_t lap = 0;
+    while (gv_waiter_spins(self, now, until)) {
+        for (int pauses = self->shares ? 1 : PAUSES; pauses > 0; pauses--) {
+            if (gv_reached(atomic_load_explicit(watched, memory_order_acquire), goal)) {
+                uint32_t moment = atomic_load_explicit(changed_at, memory_order_relaxed);
+                gv_waiter_caught(self, now, lap, moment);
+                return true;
+            }
+            relax();
+        }
+        yield_core();
+        uint64_t before = now;
+        now = gv_now();
+        lap = now - before;
+        gv_waiter_lap(self, lap);
+    }
+    return gv_reached(atomic_load_explicit(watched, memory_order_acquire), goal);
+}
+
+static gv_status sleep_polling(gv_waiter *self, const word *watched, uint32_t goal, uint64_t until)
+{
+    uint64_t length = NAP_LEAST_NS;
+    while (!gv_reached(atomic_load_explicit(watched, memory_order_acquire), goal)) {
+        uint64_t now = gv_now();
+        if (now >= until)
+            return GV_TIMEOUT;
+        self->counts.sleeps++;
+        if (!sleep_for(length < until - now ? length : until - now))
+            return GV_INTERRUPTED;
+        length = length < NAP_MOST_NS / 2 ? length * 2 : NAP_MOST_NS;
+    }
+    return GV_OK;
+}
+
+#if HAVE_FUTEX
+
+/* Not FUTEX_PRIVATE_FLAG: the two sides are different processes. The kernel's timespec of this
+ * call has two longs, also where the C library's has not. */
+static gv_status futex_wait(gv_waiter *self, word *doorbell, uint32_t heard, const long *timeout)
+{
+    self->counts.sleeps++;
+    if (syscall(SYS_futex, doorbell, FUTEX_WAIT, heard, timeout, NULL, 0) == 0)
+        return GV_OK;
+    if (errno == ETIMEDOUT)
+        return GV_TIMEOUT;
+    if (errno == EINTR)
+        return GV_INTERRUPTED;
+    if (errno != EAGAIN)
+        self->policy.polling = true; /* a sandbox without futexes */
+    return GV_OK;
+}
+
+#endif
+
+/* The sleeper stores `asleep`, then loads `watched`; the other side changes `watched` and `doorbell`,
+ * then loads `asleep`. All of these are sequentially consistent, so that at least one of the two
+ * sees the other's change. With release and acquire each load may come before its own side's store
+ * is visible, both miss, and the sleeper is not woken. A doorbell rung between the check and the
+ * system call fails the kernel's own comparison. */
+gv_status gv_sleep(gv_waiter *self, word *asleep, const word *watched, uint32_t goal, word *doorbell,
+                  uint32_t heard, uint64_t until)
+{
+    self->slept = true;
+    if (self->policy.polling)
+        return sleep_polling(self, watched, goal, until);
+    gv_status status = GV_OK;
+#if HAVE_FUTEX
+    long timeout[2] = {0, 0};
+    if (until != UINT64_MAX) {
+        uint64_t now = gv_now();
+        if (now >= until)
+            return GV_TIMEOUT;
+        timeout[0] = (long)((until - now) / 1000000000u);
+        timeout[1] = (long)((until - now) % 1000000000u);
+    }
+    atomic_store_explicit(asleep, 1, memory_order_seq_cst);
+    if (!gv_reached(atomic_load_explicit(watched, memory_order_seq_cst), goal))
+        status = futex_wait(self, doorbell, heard, until == UINT64_MAX ? NULL : timeout);
+    /* Relaxed: who still reads 1 makes one system call too many, and that is all. */
+    atomic_store_explicit(asleep, 0, memory_order_relaxed);
+#else
+    (void)asleep, (void)doorbell, (void)heard;
+#endif
+    return status;
+}
+
+/* Sequentially consistent: the other half of the hand-shake in gv_sleep. As a release, the add also
+ * publishes what was written before to whoever hears the doorbell. */
+void gv_notify(gv_waiter *self, word *doorbell, const word *asleep)
+{
+    atomic_fetch_add_explicit(doorbell, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(asleep, memory_order_seq_cst) == 0)
+        return;
+#if HAVE_FUTEX
+    self->counts.wakes++;
+    syscall(SYS_futex, doorbell, FUTEX_WAKE, 1, NULL, NULL, 0);
+#else
+    (void)self; /* a polling sleeper never says that it sleeps */
+#endif
+}

@@ -1,0 +1,1 @@
+"""Loops on NumPy arrays, which know no spaces and no processes."""
