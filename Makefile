@@ -1,7 +1,6 @@
 # C programs are built here; Python runs in environments that nox makes (noxfile.py).
 PYTHON ?= python3
 VENV ?= .venv
-# How many processes run tests at a time.
 JOBS ?= 2
 
 NOX := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)/nox
@@ -67,8 +66,9 @@ FLAGS.portable := -DGV_PORTABLE
 HAS_THREAD := $(shell echo 'int main() { }' | $(CC) -fsanitize=thread -x c - -o /dev/null 2> /dev/null && echo yes)
 THREADED := test_control test_wait test_handovers
 C_PROGRAMS := $(C_TESTS:=.plain) $(C_TESTS:=.address) $(THREADED:=.portable) $(if $(HAS_THREAD),$(THREADED:=.thread))
-# Hand-overs; ThreadSanitizer makes each of them many times slower.
+# Hand-overs; naps and ThreadSanitizer make each of them many times slower.
 ARGUMENTS_test_handovers.thread := 10000
+ARGUMENTS_test_handovers.portable := 10000
 
 .SECONDEXPANSION:
 build/c/%: csrc/$$(basename $$*).c $$(if $$(findstring fuzz_,$$*),csrc/fuzz_driver.c) $(C_CODE) $(wildcard csrc/*.h)
