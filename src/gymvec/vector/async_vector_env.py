@@ -42,7 +42,7 @@ from gymvec.vector.errors import (
     unpack_error,
 )
 from gymvec.vector.parent.deadlines import TimedOut, deadline_after
-from gymvec.vector.parent.death_policy import RestartingPool
+from gymvec.vector.parent.death_policy import RestartOnDeath, check_replaceable
 from gymvec.vector.parent.observations import Observations, check_shareable
 from gymvec.vector.parent.ready_first import Batches
 from gymvec.vector.parent.replies import Replies
@@ -338,7 +338,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
             check_shareable(self.single_observation_space)
 
         # If Ctrl-C comes before there is a name for it, the workers end with their owner.
-        self._pool = self._start(wait, cpu_affinity, start_timeout)
+        self._pool = self._start(wait, cpu_affinity)
         try:
             reports = self._pool.reports(deadline_after(start_timeout))
             spaces = check_reports(self, reports)
@@ -349,7 +349,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
             if observation_mode == "same":
                 spaces = spaces[: self.batch_size]
             self.observation_space, _ = batched_observation_space(observation_mode, spaces)
-            self._bind()
+            self._bind(start_timeout)
             _made[id(self)] = self
             self.closed = False
         except TimedOut:
@@ -361,46 +361,50 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
             self._end(None)
             raise
 
-    def _start(
-        self, wait: str, cpu_affinity: Sequence[int] | None, start_timeout: float | None
-    ) -> WorkerPool:
+    def _start(self, wait: str, cpu_affinity: Sequence[int] | None) -> WorkerPool:
         quota = cpu_quota()
         if wait == "auto" and quota is not None and quota < self.num_workers + 1:
             # Time spent spinning would count against those who work.
             wait = "block"
-        kind: Callable[..., WorkerPool] = WorkerPool
+        layout = Layout(
+            self.single_observation_space if self.shared_memory else None,
+            self.single_action_space,
+            self.num_envs,
+            self.num_workers,
+            num_sets=1 if self.copy or self._partial else 2,
+        )
+        config = {
+            "observation_mode": self.observation_mode,
+            "observation_space": self.single_observation_space,
+            "action_space": self.single_action_space,
+            "autoreset_mode": self.autoreset_mode,
+            # Where there may be more workers.
+            "measures_waiting": self.num_workers < (self.max_concurrency or self.num_envs),
+        }
+        context = self._start_context()
         if self.on_worker_death == "restart":
-            kind = functools.partial(RestartingPool, start_timeout=start_timeout)
-        return kind(
+            check_replaceable(self.env_fns, layout, context, config)
+        return WorkerPool(
             self.env_fns,
-            Layout(
-                self.single_observation_space if self.shared_memory else None,
-                self.single_action_space,
-                self.num_envs,
-                self.num_workers,
-                num_sets=1 if self.copy or self._partial else 2,
-            ),
-            multiprocessing.get_context(self.context)
-            if self.context is None or isinstance(self.context, str)
-            else self.context,
+            layout,
+            context,
             daemon=self.daemon,
             name=type(self).__name__,
-            config={
-                "observation_mode": self.observation_mode,
-                "observation_space": self.single_observation_space,
-                "action_space": self.single_action_space,
-                "autoreset_mode": self.autoreset_mode,
-                # Where there may be more workers.
-                "measures_waiting": self.num_workers < (self.max_concurrency or self.num_envs),
-            },
+            config=config,
             wait=wait,
             polling=False,
             cores=cpu_affinity,
             step_timeout=self.step_timeout,
         )
 
-    def _bind(self) -> None:
-        """What a step uses, looked up once."""
+    def _start_context(self) -> Any:
+        """The multiprocessing context of the first workers."""
+        if self.context is None or isinstance(self.context, str):
+            return multiprocessing.get_context(self.context)
+        return self.context
+
+    def _bind(self, start_timeout: float | None) -> None:
+        """What the calls use."""
         pool = self._pool
         self.processes = pool.workers.processes
         self._observations = Observations(
@@ -410,14 +414,15 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
             self.num_envs,
             self.batch_size,
         )
-        self._snapshots = None
-        if isinstance(pool, RestartingPool):
-            self._snapshots = pool.snapshots = Snapshots(
+        self._snapshots: Snapshots | None = None
+        if self.on_worker_death == "restart":
+            self._snapshots = Snapshots(
                 self._observations,
                 self.single_observation_space,
                 self.num_envs,
                 self.shared_memory,
             )
+            pool.on_death = RestartOnDeath(self._start_context(), start_timeout, self._snapshots)
         self.observations = (
             create_empty_array(self.single_observation_space, n=self.batch_size)
             if self._partial

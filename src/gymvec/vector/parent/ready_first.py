@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from gymvec.vector.parent.death_policy import Replaced, RestartingPool
 from gymvec.vector.parent.infos import InfoBatchSlots
 from gymvec.vector.parent.worker_pool import WorkerPool
 from gymvec.vector.worker.main import Command
@@ -48,7 +47,6 @@ class Batches:
         self.messages: dict[int, tuple[bool, Any]] = {}
         self._ready: list[int] = []
         self._with_message: set[int] = set()
-        self._restarts = isinstance(pool, RestartingPool)
         # What busy environments were sent, where a new worker may have to be sent it again.
         self._sent: dict[int, Order] = {}
 
@@ -67,7 +65,7 @@ class Batches:
         pool = self._pool
         busy, sent = self.busy.copy(), self._sent
         busy[envs] = True
-        if self._restarts:
+        if pool.on_death.restarts:
             sent = sent | dict.fromkeys(envs.tolist(), (command, arguments))
         pending = pool.doorbell.num_pending
         before = self.busy, self.any_busy, self._sent, self.deferred
@@ -112,21 +110,14 @@ class Batches:
             WorkerDiedError: A worker died.
         """
         while True:
-            try:
-                return self._take(deadline)
-            except Replaced:
-                pass
-
-    def _take(self, deadline: float | None) -> np.ndarray:
-        self._accept()
-        if len(self._ready) < self._count:
-            self._pool.take(self._count - len(self._ready), deadline)
             self._accept()
-        else:
-            self._pool.look()
-        envs = sorted(self._ready[: self._count])
-        self._read_messages(envs, deadline)
-        return np.array(envs, dtype=np.int64)
+            lacking = self._count - len(self._ready)
+            if not (self._pool.take(lacking, deadline) if lacking > 0 else self._pool.look()):
+                continue
+            self._accept()
+            envs = sorted(self._ready[: self._count])
+            if self._read_messages(envs, deadline):
+                return np.array(envs, dtype=np.int64)
 
     def settle(self, deadline: float | None) -> None:
         """Wait until nobody is at work. Then the workers are free for other calls.
@@ -136,15 +127,13 @@ class Batches:
             WorkerDiedError: A worker died.
         """
         while True:
-            try:
-                self._accept()
-                self._pool.take(None, deadline)
-                self._accept()
-                # The messages of other calls must not be taken for these.
-                self._read_messages(self._ready, deadline)
+            self._accept()
+            if not self._pool.take(None, deadline):
+                continue
+            self._accept()
+            # The messages of other calls must not be taken for these.
+            if self._read_messages(self._ready, deadline):
                 return
-            except Replaced:
-                pass
 
     def _forget(self) -> None:
         """Drop the answers of all environments, after :meth:`settle` and before :meth:`_send`."""
@@ -201,9 +190,14 @@ class Batches:
                 pool.send_immediate(command, own, np.array([env], dtype=np.int64))
         gone.clear()
 
-    def _read_messages(self, envs: list[int], deadline: float | None) -> None:
+    def _read_messages(self, envs: list[int], deadline: float | None) -> bool:
+        """Read the messages of environments; False where a worker of theirs was replaced."""
         if not self._with_message:
-            return
+            return True
         for env in envs:
             if env in self._with_message and env not in self.messages:
-                self.messages[env] = self._pool.message_of(env, deadline)
+                message = self._pool.message_of(env, deadline)
+                if message is None:
+                    return False
+                self.messages[env] = message
+        return True

@@ -1,37 +1,46 @@
-"""The parent's side of the workers: send commands, collect answers, notice deaths."""
+"""The parent's side of the workers: submit commands, wait for answers, close."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import os
+import pickle
 import time
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import logger
 
 from gymvec.system.limits import usable_cores
 from gymvec.system.signals import interrupts_held
 from gymvec.vector.errors import WorkerDiedError
 from gymvec.vector.parent.deadlines import TimedOut, seconds_left
+from gymvec.vector.parent.death_policy import DeathPolicy, RaiseOnDeath
 from gymvec.vector.parent.fast_step import StepResults
 from gymvec.vector.parent.infos import InfoSlots
-from gymvec.vector.parent.messages import FLUSH_SECONDS, SLICE_SECONDS, Messages
 from gymvec.vector.parent.processes import Workers
 from gymvec.vector.parent.replies import NOTHING, Replies, opened
+from gymvec.vector.parent.supervisor import STOPPED_SECONDS, Supervisor
 from gymvec.vector.transport.actions import Write
 from gymvec.vector.transport.control_parent import Parent
 from gymvec.vector.transport.memory import Layout, Segment
-from gymvec.vector.transport.messages import MessageKind, MessagePipe
+from gymvec.vector.transport.messages import MessageKind, MessagePipe, join_parts, parts_of
 from gymvec.vector.transport.pipe import drain, publish
 from gymvec.vector.worker.main import Command
 from gymvec.vector.worker.stepper import IMMEDIATE
 
 __all__ = ["WorkerPool"]
 
+# Between two slices of a wait the parent looks whether its workers live.
+_SLICE_SECONDS = 0.1
+# A slice while a pipe has not taken all messages.
+_FLUSH_SECONDS = 0.001
+# How long sending waits for a pipe that does not take a message; the wait for the answers goes on.
+_SEND_SECONDS = 1.0
 # How often who waits for the first answers looks whether the workers live.
 _LOOK_SECONDS = 0.5
 # How long `close` waits for the environments before it ends their processes, unless told.
@@ -39,13 +48,15 @@ _CLOSE_SECONDS = 5.0
 
 # Before Python 3.12 looking up a member of an enumeration takes as long as a kernel.
 _STEP = int(Command.STEP)
+_STEP_CALL = Command.STEP, None
+_CALLS = (Command.CALL, Command.SET_ATTR)
 
 StepArrays = tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
 
 _pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 
 
-class WorkerPool(Messages):
+class WorkerPool:
     """Workers, the segment they share with this process, and the pipes to them.
 
     Args:
@@ -61,9 +72,14 @@ class WorkerPool(Messages):
         step_timeout: Seconds that a worker may take for an answer while ``timed``, or None.
 
     Attributes:
+        on_death: What is done about workers that die or stall; raises, unless it is set.
+        timed: Whether the answers that are waited for are those of steps or resets, or keep
+            such from being sent.
+        timed_out: Whether the answers that are due are those of a call that nobody waits for.
+        taken: Environments whose answers were taken and not handed on.
+        withdrawn: Environments whose answers went with their worker, and that :meth:`take` no
+            longer waits for.
         ended: Whether all processes are gone, and what was theirs.
-        withdrawn: Environments whose answers went with their worker since they were last sent
-            to; see :class:`gymvec.vector.parent.death_policy.RestartingPool`.
     """
 
     def __init__(
@@ -80,13 +96,31 @@ class WorkerPool(Messages):
         cores: Sequence[int] | None,
         step_timeout: float | None = None,
     ) -> None:
-        super().__init__(layout, step_timeout)
+        self.layout = layout
         self.segment = Segment(layout.size)
+        self.on_death: DeathPolicy = RaiseOnDeath()
+        self.timed = False
         self.timed_out = False
+        self.taken: list[int] = []
         self.ended = False
         self._ending = False
         self.withdrawn: set[int] = set()
+        # Whether this is the process that started the workers, and which worker of it died.
+        self._mine = True
+        self._death: tuple[list[int], int | None, str | None] | None = None
         self._next_look = 0.0
+        # Whether a pipe has not taken all messages.
+        self._unwritten = False
+        # Envelopes that were received: the kind, and the pickled content.
+        self._messages: dict[int, tuple[MessageKind, memoryview]] = {}
+        # The share of their time that steps wait, until somebody was told.
+        self._waits: float | None = None
+        self._told = False
+        # What `collect` waits for, whose answers went with their workers, and which of these
+        # workers had a call that is not made again.
+        self._call: tuple[Command, dict[int, bytes] | None] | None = None
+        self._unanswered: set[int] = set()
+        self._lost: tuple[list[int], int | None, str] | None = None
         self.sent: frozenset[int] | None = None
         # SECOND_SET, while observations are to go there.
         self.set_flag = 0
@@ -110,8 +144,10 @@ class WorkerPool(Messages):
             ],
             layout.copied_blocks(self.segment),
         )
-        self.info_slots = InfoSlots(layout.info_slots.view(self.segment), self._worker_of)
         self.workers = Workers()
+        self.supervisor = Supervisor(layout, self.doorbell, self.workers, step_timeout)
+        self._worker_of = self.supervisor.worker_of
+        self.info_slots = InfoSlots(layout.info_slots.view(self.segment), self._worker_of)
         # Before a process is forked: what concerns it is not this pool.
         _pools.add(self)
         try:
@@ -128,6 +164,21 @@ class WorkerPool(Messages):
         except BaseException:
             self.end(0.0)
             raise
+
+    @property
+    def usable(self) -> bool:
+        """Whether all workers live, as far as is known, and belong to this process."""
+        return self._mine and self._death is None
+
+    def check_usable(self) -> None:
+        """Raise if a worker is dead, or this process is a fork of the one that started them."""
+        if not self._mine:
+            raise RuntimeError(
+                "this vector environment belongs to the process that made it; a fork of that "
+                "process must make its own"
+            )
+        if self._death is not None:
+            raise WorkerDiedError(*self._death)
 
     @property
     def busy(self) -> bool:
@@ -162,6 +213,9 @@ class WorkerPool(Messages):
             arguments: Pickled arguments of each environment, for a command with a message.
             envs: The environments; None for all.
         """
+        self._call = command, arguments
+        self._unanswered.clear()
+        self._lost = None
         messages = [] if arguments is None else self._sorted(arguments)
         # Replies stay until here, so that an interrupted `collect` can be called again.
         self._messages.clear()
@@ -170,8 +224,10 @@ class WorkerPool(Messages):
 
     def send_steps(self) -> None:
         """Let all environments take a step whose actions lie in the segment, for :meth:`finish`."""
-        if self._stall_timer is not None:
-            self._stall_timer.begin()
+        self._call = _STEP_CALL
+        self._unanswered.clear()
+        self._lost = None
+        self.supervisor.begin(None)
         self._messages.clear()
         self.sent = None
         self.doorbell.send_all(_STEP | self.set_flag)
@@ -190,10 +246,7 @@ class WorkerPool(Messages):
     def _publish(
         self, opcode: int, envs: Any, messages: list[tuple[MessagePipe, bytes]], immediate: bool
     ) -> None:
-        if self._stall_timer is not None:
-            self._stall_timer.begin(
-                None if envs is None else {self._worker_of[env] for env in envs}
-            )
+        self.supervisor.begin(envs)
         # What is unwritten since an earlier call stays so.
         self._unwritten = self._unwritten or len(messages) > 0
         publish(self.doorbell, opcode, envs, messages, immediate)
@@ -218,7 +271,7 @@ class WorkerPool(Messages):
         if self._messages:
             self._messages.clear()
         self.sent = None
-        return self.results.step(self.doorbell, put, actions, _STEP | self.set_flag, SLICE_SECONDS)
+        return self.results.step(self.doorbell, put, actions, _STEP | self.set_flag, _SLICE_SECONDS)
 
     def finish(self) -> tuple[StepArrays, list[np.ndarray]] | None:
         """The results of a step of all environments, if it is an ordinary one.
@@ -230,7 +283,7 @@ class WorkerPool(Messages):
         """
         if self.sent is not None or not self._is_ordinary():
             return None
-        return self.results.finish(self.doorbell, SLICE_SECONDS)
+        return self.results.finish(self.doorbell, _SLICE_SECONDS)
 
     def _is_ordinary(self) -> bool:
         """Whether nothing of earlier calls is left, nobody is dead, and no worker's time counts."""
@@ -238,7 +291,8 @@ class WorkerPool(Messages):
             self.timed_out
             or self.taken
             or self._unwritten
-            or self._stall_timer is not None
+            or self.supervisor.stall_timer is not None
+            or self.on_death.restarts
             or self._death is not None
             or not self._mine
         )
@@ -248,9 +302,36 @@ class WorkerPool(Messages):
 
         Raises:
             TimedOut: The deadline has passed; the answers stay due.
-            WorkerDiedError: A worker died.
+            WorkerDiedError: A worker died; also if it was replaced, where what it was sent is a
+                call.
         """
-        self._wait(deadline)
+        replies = None
+        while replies is None:
+            if self._unanswered:
+                self._submit_again()
+            replies = self._replies(deadline)
+        self._call = None
+        lost, self._lost = self._lost, None
+        if lost is not None and not self.timed_out:
+            raise WorkerDiedError(*lost, restarted=True)
+        return replies
+
+    def _submit_again(self) -> None:
+        """Ask new workers what the dead ones left unanswered of the call under way."""
+        assert self._call is not None
+        command, arguments = self._call
+        # The answers of a late call are dropped; then a lost episode ends with the next step.
+        if not self.timed_out and command not in _CALLS:
+            envs = [env for env in sorted(self._unanswered) if not self.doorbell.pending(env)]
+            own = None if arguments is None else {env: arguments[env] for env in envs}
+            messages = [] if own is None else self._sorted(own)
+            self._publish(command | self.set_flag, envs, messages, False)
+        self._unanswered.clear()
+
+    def _replies(self, deadline: float | None) -> Replies | None:
+        """Every answer that is due; None where a worker was replaced meanwhile."""
+        if not self._wait(deadline):
+            return None
         envs = self.results.messages()
         if not envs:
             self.doorbell.drain_all()
@@ -260,11 +341,12 @@ class WorkerPool(Messages):
         envs = [
             env
             for env in envs
-            if (self.sent is None or env in self.sent) and self._worker_of[env] not in self._gone
+            if (self.sent is None or env in self.sent)
+            and self._worker_of[env] not in self.supervisor.gone
         ]
         for env in envs:
-            while env not in self._messages:
-                self._receive(self._worker_of[env], deadline)
+            if not self._receive_of(env, deadline):
+                return None
         self._advise()
         self.doorbell.drain_all()
         self.taken.clear()
@@ -285,44 +367,265 @@ class WorkerPool(Messages):
         self.timed_out = False
         return answers
 
-    def take(self, count: int | None, deadline: float | None) -> None:
+    def take(self, count: int | None, deadline: float | None) -> bool:
         """Wait until that many environments are in ``taken``: those that answered first.
 
         Args:
             count: How many; None for all whose answer is due.
             deadline: When to give up.
 
+        Returns:
+            False where a worker was replaced meanwhile; some are ``withdrawn``.
+
         Raises:
             TimedOut: The deadline has passed; the answers stay due.
             WorkerDiedError: A worker died.
         """
-        self.look()
-        self._wait(deadline, count)
+        if not (self.look() and self._wait(deadline, count)):
+            return False
         limit = len(self._worker_of) if count is None else self._lacking(count)
         drain(self.doorbell, limit, self.taken)
+        return True
 
-    def look(self) -> None:
-        """Look now and then who lives, when others answer so fast that no wait finds the time."""
+    def look(self) -> bool:
+        """Look now and then who lives, when others answer so fast that no wait finds the time.
+
+        Returns:
+            As :meth:`take`.
+        """
         now = time.monotonic()
-        if now >= self._next_look:
-            self._next_look = now + _LOOK_SECONDS
-            self._check_owing(0.0)
+        if now < self._next_look:
+            return True
+        self._next_look = now + _LOOK_SECONDS
+        return not self._check_owing(0.0)
 
     def _lacking(self, count: int | None) -> int:
         return self.doorbell.num_pending if count is None else max(0, count - len(self.taken))
 
-    def _wait(self, deadline: float | None, count: int | None = None) -> None:
-        """Wait for answers. None is taken, so that this can be interrupted."""
+    def _wait(self, deadline: float | None, count: int | None = None) -> bool:
+        """Wait for answers. None is taken, so that this can be interrupted.
+
+        Returns:
+            False where a worker was replaced: then other answers may be due.
+        """
+        if self.on_death.finish(self):
+            return False
         begun: float | None = None
         while True:
-            most = FLUSH_SECONDS if self._unwritten and self._pump() else SLICE_SECONDS
+            most = _FLUSH_SECONDS if self._unwritten and self._pump() else _SLICE_SECONDS
             lacking = self._lacking(count)
             if self.doorbell.wait(lacking, seconds_left(deadline, most)) >= lacking:
-                return
+                return True
             begun = begun or time.monotonic() - most
-            self._check_owing(time.monotonic() - begun)
+            if self._check_owing(time.monotonic() - begun):
+                return False
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimedOut
+
+    def _check_owing(self, waited: float) -> bool:
+        """Look for workers that owe an answer and are dead, stalled or slow.
+
+        Returns:
+            Whether one was replaced.
+        """
+        owing: list[int] | None = None
+        for worker in self.supervisor.dead():
+            owing = owing or self._owing()
+            if worker in owing:
+                self.on_death.handle(self, worker)
+                return True
+        if self.timed and self.supervisor.stall_timer is not None:
+            # No worker is waited for beyond that, and so there is nothing to warn of.
+            return any(map(self._check_stall, owing or self._owing()))
+        # Not before: answers that are drained are no longer taken in the order of the workers.
+        if waited >= STOPPED_SECONDS:
+            self.supervisor.warn_of_delays(owing or self._owing(), waited)
+        return False
+
+    def _owing(self) -> list[int]:
+        drain(self.doorbell, len(self._worker_of), self.taken)
+        return self.supervisor.owing()
+
+    def _check_stall(self, worker: int) -> bool:
+        """Look whether a worker that owes an answer is stalled. Whether it was replaced."""
+        if self.supervisor.is_building(worker):
+            # Its first message, if it is there.
+            with contextlib.suppress(EOFError):
+                self.workers.pipes[worker].take(self._parse, self._messages)
+        timer = self.supervisor.stall_timer
+        if timer is None or not self.supervisor.is_stalled(worker):
+            return False
+        self.on_death.handle_stall(self, worker, timer.seconds)
+        return True
+
+    # --- messages: through pipes that the parent never waits for in a write ---
+
+    def _sorted(self, arguments: dict[int, bytes]) -> list[tuple[MessagePipe, bytes]]:
+        messages = []
+        for pipe, part in zip(self.workers.pipes, self.layout.slices, strict=True):
+            own = [
+                (env, MessageKind.ARGUMENT, arguments[env])
+                for env in range(part.start, part.stop)
+                if env in arguments
+            ]
+            if own:
+                messages.append((pipe, join_parts(own)))
+        return messages
+
+    def _deliver(self) -> None:
+        """Write messages for a while; what is left then is written by the wait for the answers."""
+        until = time.monotonic() + _SEND_SECONDS
+        while self._pump() and time.monotonic() < until:
+            time.sleep(_FLUSH_SECONDS)
+
+    def _pump(self) -> bool:
+        """Write what the pipes take now, and read what blocks them. Whether something is left."""
+        left = False
+        for pipe in self.workers.pipes:
+            if not pipe.unwritten:
+                continue
+            try:
+                while not pipe.flush() and pipe.take(self._parse, self._messages):
+                    pass
+                left = left or pipe.unwritten
+            except (BrokenPipeError, ConnectionResetError, EOFError):
+                pipe.forget()  # The death is reported where its answer is missed.
+        self._unwritten = left
+        return left
+
+    def message_of(self, env: int, deadline: float | None) -> tuple[bool, Any] | None:
+        """The message that came with the answer of an environment in ``taken``.
+
+        Returns:
+            Whether the environment failed, and the content. None where its worker was replaced.
+
+        Raises:
+            TimedOut: The deadline has passed.
+            WorkerDiedError: The worker died without writing it.
+        """
+        if not self._receive_of(env, deadline):
+            return None
+        self._advise()
+        kind, content = opened(env, *self._messages[env])
+        return kind is MessageKind.ERROR, content
+
+    def _receive_of(self, env: int, deadline: float | None) -> bool:
+        """Wait for the message of an environment; False where its worker was replaced."""
+        while env not in self._messages:
+            if not self._receive(self._worker_of[env], deadline):
+                return False
+        return True
+
+    def _advise(self) -> None:
+        """Say once that more workers would help. Nothing of the call is taken yet."""
+        waits, self._waits = self._waits, None
+        if waits is None or self._told:
+            return
+        self._told = True
+        envs, workers = len(self._worker_of), len(self.layout.slices)
+        logger.warn(
+            f"the steps of these environments mostly wait ({100 * waits:.0f} percent of their time). More "
+            f"workers than cores let more of them wait at a time: num_workers={envs} instead of "
+            f"{workers} in AsyncVectorEnv, or in make_vec(..., vector_kwargs="
+            f"{{'num_workers': {envs}}})"
+        )
+
+    def _parse(self, message: bytes) -> dict[int, tuple[MessageKind, memoryview]]:
+        messages: dict[int, tuple[MessageKind, memoryview]] = {}
+        for env, kind, packed in parts_of(message):
+            if kind is MessageKind.SCHEMA:
+                self.info_slots.register_schema(env, *pickle.loads(packed))
+            elif kind is MessageKind.WAITS:
+                self._waits = pickle.loads(packed)
+            elif kind is MessageKind.BUILT:
+                self.supervisor.built(env, packed)
+            else:
+                messages[env] = (kind, packed)
+        return messages
+
+    def _receive(self, worker: int, deadline: float | None) -> bool:
+        """Wait for the next message of a worker.
+
+        Returns:
+            False where the worker was replaced.
+
+        Raises:
+            TimedOut: The deadline has passed.
+            WorkerDiedError: The worker died without writing it.
+        """
+        pipe = self.workers.pipes[worker]
+        while True:
+            # Asked before the pipe is read, so that the last message of a worker is found.
+            ended = self.workers.has_ended(worker)
+            try:
+                if pipe.take(self._parse, self._messages):
+                    return True
+            except EOFError:
+                ended = True
+            if ended:
+                self.on_death.handle(self, worker)
+                return False
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimedOut
+            if self.timed and self._check_stall(worker):
+                return False
+            pipe.wait(seconds_left(deadline, _SLICE_SECONDS))
+
+    # --- deaths ---
+
+    def give_up(
+        self, worker: int, reason: str | None = None, cause: BaseException | None = None
+    ) -> NoReturn:
+        """A worker is dead and is not replaced: nothing but :meth:`close` works any more.
+
+        Raises:
+            WorkerDiedError: Always.
+        """
+        self.on_death = RaiseOnDeath()
+        death = self.supervisor.envs_of(worker), self.workers.exit_code(worker), reason
+        self._death = self._death or death
+        self.supervisor.gone.add(worker)
+        drain(self.doorbell, len(self._worker_of), self.taken)
+        self.doorbell.mark_dead(worker)
+        raise WorkerDiedError(*death) from cause
+
+    def last_words(self, worker: int) -> BaseException | None:
+        """Why a dead worker could not build its environments; None where that is not known."""
+        with contextlib.suppress(EOFError):
+            while self.workers.pipes[worker].take(self._parse, {}):
+                pass
+        return self.supervisor.build_failures.get(worker)
+
+    def reset_worker(self, worker: int, exitcode: int | None, reason: str) -> None:
+        """Put what a dead worker wrote and sent into its first state, and note what it owed.
+
+        Args:
+            worker: Its number.
+            exitcode: Its exit code.
+            reason: Of what it died.
+        """
+        part = self.layout.slices[worker]
+        envs = self.supervisor.envs_of(worker)
+        own = frozenset(envs)
+        self.taken = [env for env in self.taken if env not in own]
+        for env in envs:
+            self._messages.pop(env, None)
+        self.doorbell.reset_queue(worker)
+        for place in (part.rewards, part.terminations, part.truncations, part.messages):
+            place.view(self.segment)[...] = 0
+        self.info_slots.reset_worker(worker)
+        self.supervisor.reset_worker(worker)
+        self.withdrawn.update(own)
+        if self._call is not None:
+            lost = own.intersection(self.recipients)
+            self._unanswered |= lost
+            if lost and self._call[0] in _CALLS:
+                self._lost = self._lost or (envs, exitcode, reason)
+
+    def disown(self) -> None:
+        """Leave the workers to the parent: this process is its fork."""
+        self._mine = False
+        self.workers.disown()
 
     # --- the end ---
 
@@ -341,8 +644,8 @@ class WorkerPool(Messages):
             return None
         seconds = _CLOSE_SECONDS if seconds is None else seconds
         self.timed = False
-        # The end is near for those who do not answer, and nothing is to be done about them.
-        self._warned.update(range(len(self.workers.processes)))
+        self.on_death = RaiseOnDeath()
+        self.supervisor.warn_no_more()
         deadline = time.monotonic() + seconds
         error = None
         try:
@@ -368,7 +671,9 @@ class WorkerPool(Messages):
                     )
                     self.timed_out = self.busy
                     self.drop_timed_out(deadline)
-                    living = [i for i, w in enumerate(self._worker_of) if w not in self._gone]
+                    living = [
+                        i for i, w in enumerate(self._worker_of) if w not in self.supervisor.gone
+                    ]
                     self.send(Command.CLOSE, None, living)
                     asked = True
                 return self.collect(deadline).error
@@ -383,6 +688,8 @@ class WorkerPool(Messages):
         if self.ended or not self._mine:
             return
         self._ending = True
+        # A policy may keep the segment.
+        self.on_death = RaiseOnDeath()
         self.workers.end(seconds)
         # The descriptor is closed by a finalizer, which Ctrl-C would end and not be raised from.
         with interrupts_held():
