@@ -14,36 +14,31 @@ from hostile_values import guarded
 from scripted import Scripted
 
 import gymvec.utils as ours
-from gymvec import (
-    _actions,
-    _blocks,
-    _columns,
-    _dispatch,
-    _doorbell,
-    _doorbell_parent,
-    _doorbell_worker,
-    _infos,
-    _items,
-    _leaf,
-    _pipe,
-    _results,
-    _rows,
-    _serve,
-    _slots,
-    _steps,
-    _trees,
+from gymvec.kernels import blocks, infos, rows, trees
+from gymvec.utils import _array_spaces, _dispatch, _items
+from gymvec.vector import stepping
+from gymvec.vector.parent import fast_step
+from gymvec.vector.transport import (
+    action_block,
+    control,
+    control_parent,
+    control_worker,
+    info_columns,
+    info_schemas,
+    pipe,
 )
+from gymvec.vector.worker import stepper
 
 MODULES = (
-    _actions, _doorbell, _doorbell_parent, _doorbell_worker, _blocks, _columns, _dispatch, _infos, _items, _leaf,
-    _pipe, _results, _rows, _serve, _slots, _steps, _trees,
+    action_block, control, control_parent, control_worker, blocks, info_columns, _dispatch, infos, _items,
+    _array_spaces, pipe, fast_step, rows, stepper, info_schemas, stepping, trees,
 )  # fmt: skip
 
 SPACE = Box(-9, 9, (2,), np.float32)
 ROW = np.ones(2, np.float32)
 COLUMNS = [("a", 16, np.float64, ()), ("b", 24, np.int8, (3,))]
-HUB = _doorbell.header_size()
-LANE = _doorbell.queue_size(2)
+HUB = control.header_size()
+LANE = control.queue_size(2)
 
 
 def control_words() -> np.ndarray:
@@ -51,24 +46,24 @@ def control_words() -> np.ndarray:
     return guarded((HUB + 2 * LANE,), np.uint8)
 
 
-def parent(words: Any = None) -> _doorbell_parent.Parent:
-    return _doorbell_parent.Parent(control_words() if words is None else words, 0, queues())
+def parent(words: Any = None) -> control_parent.Parent:
+    return control_parent.Parent(control_words() if words is None else words, 0, queues())
 
 
 def queues() -> list[tuple[int, int]]:
     return [(HUB, 2), (HUB + LANE, 2)]
 
 
-def asked() -> tuple[_doorbell_parent.Parent, _doorbell_worker.Worker]:
+def asked() -> tuple[control_parent.Parent, control_worker.Worker]:
     """Both sides, after a command to all."""
     words = control_words()
     one = parent(words)
-    other = _doorbell_worker.Worker(words, 0, HUB, 2)
+    other = control_worker.Worker(words, 0, HUB, 2)
     one.send_all(3)
     return one, other
 
 
-def answered() -> _doorbell_parent.Parent:
+def answered() -> control_parent.Parent:
     one, other = asked()
     while (env := other.take()) >= 0:
         other.answer(env)
@@ -76,81 +71,81 @@ def answered() -> _doorbell_parent.Parent:
     return one
 
 
-def taken() -> _doorbell_worker.Worker:
+def taken() -> control_worker.Worker:
     other = asked()[1]
     other.take()
     return other
 
 
-def step_blocks() -> _steps.StepBlocks:
-    return _steps.StepBlocks(*results()[:3])
+def step_blocks() -> stepping.StepBlocks:
+    return stepping.StepBlocks(*results()[:3])
 
 
 def results() -> list[np.ndarray]:
     return [guarded((2,), np.float64), *(guarded((2,), np.bool_) for _ in range(3))]
 
 
-def action_block() -> _actions.ActionBlock:
-    return _actions.ActionBlock(guarded((2, 16), np.uint8), guarded((2,), np.uint8), (2,))
+def action_block() -> action_block.ActionBlock:
+    return action_block.ActionBlock(guarded((2, 16), np.uint8), guarded((2,), np.uint8), (2,))
 
 
-def slot_writer() -> _slots.SlotWriter:
-    writer = _slots.SlotWriter(guarded((2, 64), np.uint8))
+def slot_writer() -> info_schemas.SlotWriter:
+    writer = info_schemas.SlotWriter(guarded((2, 64), np.uint8))
     writer.put(0, {"a": 1, "b": {"c": np.zeros(2)}})
     return writer
 
 
 def schemas() -> tuple[np.ndarray, ...]:
-    table = np.zeros((1, _slots.MAX_SCHEMAS + 1), np.int32)
+    table = np.zeros((1, info_schemas.MAX_SCHEMAS + 1), np.int32)
     return np.zeros((2, 64), np.uint8), table, np.zeros(2, np.int32), guarded((2,), np.int32)
 
 
-def info_batch() -> _infos.InfoBatch:
-    batch = _infos.InfoBatch(2)
+def info_batch() -> infos.InfoBatch:
+    batch = infos.InfoBatch(2)
     batch.add({"a": 1.0, "b": np.zeros(2), "c": {"d": 1}}, 0)
     return batch
 
 
-def pipe() -> _pipe.MessagePipe:
+def pipe() -> pipe.MessagePipe:
     box, other = _both_ends()
     other.send_bytes(b"x")
     return box
 
 
-def threaded() -> _pipe.ThreadedMessagePipe:
+def threaded() -> pipe.ThreadedMessagePipe:
     one, other = multiprocessing.Pipe()
     _kept[:] = [*_kept[-20:], one, other]
     other.send_bytes(b"x")
-    return _pipe.ThreadedMessagePipe(one)
+    return pipe.ThreadedMessagePipe(one)
 
 
-def _both_ends() -> tuple[_pipe.MessagePipe, Any]:
+def _both_ends() -> tuple[pipe.MessagePipe, Any]:
     one, other = multiprocessing.Pipe()
     _kept[:] = [*_kept[-20:], one, other]
-    return _pipe.MessagePipe(one), other
+    return pipe.MessagePipe(one), other
 
 
 # So that an end is not closed while the other is in use.
 _kept: list[Any] = []
 
 
-def tree() -> _trees.TreeWriter:
+def tree() -> trees.TreeWriter:
     block = guarded((2, 2), np.float32)
-    return _trees.TreeWriter(
-        [("a", _rows.RowWriter(block, 0)), ("b", None),
-         ("c", _trees.TreeWriter([(0, _rows.RowWriter(block, 1))]))]
+    return trees.TreeWriter(
+        [("a", rows.RowWriter(block, 0)), ("b", None),
+         ("c", trees.TreeWriter([(0, rows.RowWriter(block, 1))]))]
     )  # fmt: skip
 
 
-def stepper() -> _serve.Stepper:
+def stepper() -> stepper.Stepper:
     rows = guarded((2, 2), np.float32)
-    return _serve.Stepper(
+    return stepper.Stepper(
         [Scripted(), Scripted()],
-        [[_rows.RowWriter(rows, 0), _rows.RowWriter(rows, 1)]],
+        [[rows.RowWriter(rows, 0), rows.RowWriter(rows, 1)]],
         step_blocks(),
         guarded((2,), np.bool_),
         slot_writer(),
-        _steps.SAME_STEP,
+        stepping.SAME_STEP,
         0,
         lambda value: value,
         lambda *message: None,
@@ -178,34 +173,44 @@ def parts() -> list[list[np.ndarray]]:
 
 
 # By name: what makes the arguments. Methods get their object first.
+GATE = (
+    "state", "closed", "forked", "dead", "replaced", "timed_out", "drained", "unwritten",
+    "ready_first", "indirect", "is_shut",
+)  # fmt: skip
+
+
+def gate() -> fast_step.CallGate:
+    return fast_step.CallGate("idle", "stepping")
+
+
 CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
-    "_doorbell.header_size": lambda: (),
-    "_doorbell.queue_size": lambda: (2,),
-    "_doorbell.parent_alive": lambda: (1,),
-    "_doorbell._Mapping.close": lambda: (parent(),),
-    "_doorbell._Mapping.closed": lambda: (parent(),),
-    "_doorbell._Mapping.wakes": lambda: (parent(),),
-    "_doorbell._Mapping.sleeps": lambda: (asked()[1],),
-    "_doorbell_parent.Parent": lambda: (control_words(), 0, queues()),
-    "_doorbell_parent.Parent.num_envs": lambda: (parent(),),
-    "_doorbell_parent.Parent.num_workers": lambda: (parent(),),
-    "_doorbell_parent.Parent.num_pending": lambda: (parent(),),
-    "_doorbell_parent.Parent.send_all": lambda: (parent(), 3, False),
-    "_doorbell_parent.Parent.send": lambda: (parent(), [0, 2], 3, False),
-    "_doorbell_parent.Parent.pending": lambda: (parent(), 0),
-    "_doorbell_parent.Parent.queue_pending": lambda: (parent(), 0),
-    "_doorbell_parent.Parent.ring": lambda: (parent(), 0),
-    "_doorbell_parent.Parent.wait": lambda: (answered(), 2, 0.001),
-    "_doorbell_parent.Parent.drain": lambda: (answered(), 2),
-    "_doorbell_parent.Parent.drain_all": lambda: (answered(),),
-    "_doorbell_parent.Parent.mark_dead": lambda: (answered(), 0),
-    "_doorbell_parent.Parent.reset_queue": lambda: (answered(), 0),
-    "_doorbell_worker.Worker": lambda: (control_words(), 0, HUB, 2),
-    "_doorbell_worker.Worker.opcode": lambda: (asked()[1],),
-    "_doorbell_worker.Worker.wait": lambda: (asked()[1], 0.001),
-    "_doorbell_worker.Worker.take": lambda: (asked()[1],),
-    "_doorbell_worker.Worker.answer": lambda: (taken(), 0),
-    "_doorbell_worker.Worker.flush": lambda: (taken(),),
+    "control.header_size": lambda: (),
+    "control.queue_size": lambda: (2,),
+    "control.parent_alive": lambda: (1,),
+    "control._Mapping.close": lambda: (parent(),),
+    "control._Mapping.closed": lambda: (parent(),),
+    "control._Mapping.wakes": lambda: (parent(),),
+    "control._Mapping.sleeps": lambda: (asked()[1],),
+    "control_parent.Parent": lambda: (control_words(), 0, queues()),
+    "control_parent.Parent.num_envs": lambda: (parent(),),
+    "control_parent.Parent.num_workers": lambda: (parent(),),
+    "control_parent.Parent.num_pending": lambda: (parent(),),
+    "control_parent.Parent.send_all": lambda: (parent(), 3, False),
+    "control_parent.Parent.send": lambda: (parent(), [0, 2], 3, False),
+    "control_parent.Parent.pending": lambda: (parent(), 0),
+    "control_parent.Parent.queue_pending": lambda: (parent(), 0),
+    "control_parent.Parent.ring": lambda: (parent(), 0),
+    "control_parent.Parent.wait": lambda: (answered(), 2, 0.001),
+    "control_parent.Parent.drain": lambda: (answered(), 2),
+    "control_parent.Parent.drain_all": lambda: (answered(),),
+    "control_parent.Parent.mark_dead": lambda: (answered(), 0),
+    "control_parent.Parent.reset_queue": lambda: (answered(), 0),
+    "control_worker.Worker": lambda: (control_words(), 0, HUB, 2),
+    "control_worker.Worker.opcode": lambda: (asked()[1],),
+    "control_worker.Worker.wait": lambda: (asked()[1], 0.001),
+    "control_worker.Worker.take": lambda: (asked()[1],),
+    "control_worker.Worker.answer": lambda: (taken(), 0),
+    "control_worker.Worker.flush": lambda: (taken(),),
     "_dispatch.Builtin": lambda: (router(), int, ignore),
     "_dispatch.Builtin.__call__": lambda: (builtin(), SPACE, np.zeros((2, 2))),
     "_dispatch.Builtin.kind": lambda: (router().builtins()[0],),
@@ -217,34 +222,38 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_dispatch.Router.builtins": lambda: (router(),),
     "_dispatch.Router.has": lambda: (router(), int),
     "_dispatch.Router.find": lambda: (router(), Box),
-    "_actions.ActionBlock": lambda: (guarded((2, 16), np.uint8), guarded((2,), np.uint8), (2,)),
-    "_actions.ActionBlock.put": lambda: (action_block(), np.zeros((2, 2)), ARRAY_ENVS.copy()),
-    "_actions.ActionBlock.__call__": lambda: (action_block(), 1),
-    "_results.StepResults": lambda: (parts(),),
-    "_results.StepResults.collect": lambda: (_results.StepResults(parts()),),
-    "_results.StepResults.sent": lambda: (_results.StepResults(parts()),),
-    "_results.StepResults.step": lambda: (
-        _results.StepResults(parts(), [np.ones((4, 2)), np.ones((4,))]),
+    "action_block.ActionBlock": lambda: (guarded((2, 16), np.uint8), guarded((2,), np.uint8), (2,)),
+    "action_block.ActionBlock.put": lambda: (action_block(), np.zeros((2, 2)), ARRAY_ENVS.copy()),
+    "action_block.ActionBlock.__call__": lambda: (action_block(), 1),
+    "fast_step.CallGate": lambda: ("idle", "stepping"),
+    **{f"fast_step.CallGate.{name}": lambda: (gate(),) for name in GATE},
+    "fast_step.StepResults": lambda: (parts(),),
+    "fast_step.StepResults.collect": lambda: (fast_step.StepResults(parts()),),
+    "fast_step.StepResults.take": lambda: (fast_step.StepResults(parts()),),
+    "fast_step.StepResults.step": lambda: (
+        fast_step.StepResults(parts(), [np.ones((4, 2)), np.ones((4,))]),
+        gate(),
         parent(),
         action_block().put,
         np.zeros((2, 2)),
         0,
         0.0,
     ),
-    "_results.StepResults.finish": lambda: (
-        _results.StepResults(parts(), [np.ones((4, 2)), np.ones((4,))]),
+    "fast_step.StepResults.finish": lambda: (
+        fast_step.StepResults(parts(), [np.ones((4, 2)), np.ones((4,))]),
+        gate(),
         parent(),
         0.0,
     ),
-    "_results.StepResults.gather": lambda: (_results.StepResults(parts()), ARRAY_ENVS.copy()),
-    "_results.StepResults.has_message": lambda: (_results.StepResults(parts()), 3),
-    "_results.StepResults.messages": lambda: (_results.StepResults(parts()),),
-    "_infos.add_info": lambda: ({}, {"a": 1, "b": {"c": np.zeros(2)}}, 1, 2),
-    "_infos.gather_infos": lambda: ([(0, {"a": 1}), (1, {"a": 2.5, "b": "x"})], 2),
-    "_infos.Column": lambda: (),
-    "_infos.InfoBatch": lambda: (2,),
-    "_infos.InfoBatch.infos": lambda: (info_batch(),),
-    "_infos.InfoBatch.add": lambda: (
+    "fast_step.StepResults.gather": lambda: (fast_step.StepResults(parts()), ARRAY_ENVS.copy()),
+    "fast_step.StepResults.has_message": lambda: (fast_step.StepResults(parts()), 3),
+    "fast_step.StepResults.messages": lambda: (fast_step.StepResults(parts()),),
+    "infos.add_info": lambda: ({}, {"a": 1, "b": {"c": np.zeros(2)}}, 1, 2),
+    "infos.gather_infos": lambda: ([(0, {"a": 1}), (1, {"a": 2.5, "b": "x"})], 2),
+    "infos.Column": lambda: (),
+    "infos.InfoBatch": lambda: (2,),
+    "infos.InfoBatch.infos": lambda: (info_batch(),),
+    "infos.InfoBatch.add": lambda: (
         info_batch(),
         {"a": 2.0, "b": np.ones(2), "c": {"d": 2}},
         1,
@@ -253,63 +262,63 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_items.KeyedItems": lambda: (lambda: {"a": [1, 2], "b": "xy"},),
     "_items.KeyedItems.__iter__": lambda: (keyed(),),
     "_items.KeyedItems.__next__": lambda: (keyed(),),
-    "_leaf.concatenate": lambda: (SPACE, [ROW, ROW], guarded((2, 2), np.float32)),
-    "_leaf.write": lambda: (SPACE, 1, ROW, _Memory()),
-    "_leaf.read": lambda: (SPACE, _Memory(), 2),
-    "_leaf.view": lambda: (SPACE, _Memory(), np.float32, (2,), None),
-    "_leaf.row_index": lambda: (1, 2),
-    "_pipe.MessagePipe": lambda: (_both_ends()[1],),
-    "_pipe.MessagePipe.connection": lambda: (pipe(),),
-    "_pipe.MessagePipe.sent": lambda: (pipe(),),
-    "_pipe.MessagePipe.received": lambda: (pipe(),),
-    "_pipe.MessagePipe.unwritten": lambda: (pipe(),),
-    "_pipe.MessagePipe.keep": lambda: (pipe(), b"message"),
-    "_pipe.MessagePipe.forget": lambda: (pipe(),),
-    "_pipe.MessagePipe.post": lambda: (pipe(), b"message"),
-    "_pipe.MessagePipe.flush": lambda: (pipe(),),
-    "_pipe.MessagePipe.receive": lambda: (pipe(),),
-    "_pipe.MessagePipe.take": lambda: (pipe(), dict, {}),
-    "_pipe.MessagePipe.wait": lambda: (pipe(), 0.001),
-    "_pipe.MessagePipe.close": lambda: (pipe(),),
-    "_pipe.ThreadedMessagePipe": lambda: (_both_ends()[1],),
-    "_pipe.ThreadedMessagePipe.connection": lambda: (threaded(),),
-    "_pipe.ThreadedMessagePipe.sent": lambda: (threaded(),),
-    "_pipe.ThreadedMessagePipe.received": lambda: (threaded(),),
-    "_pipe.ThreadedMessagePipe.unwritten": lambda: (threaded(),),
-    "_pipe.ThreadedMessagePipe.keep": lambda: (threaded(), b"message"),
-    "_pipe.ThreadedMessagePipe.forget": lambda: (threaded(),),
-    "_pipe.ThreadedMessagePipe.post": lambda: (threaded(), b"message"),
-    "_pipe.ThreadedMessagePipe.flush": lambda: (threaded(),),
-    "_pipe.ThreadedMessagePipe.receive": lambda: (threaded(),),
-    "_pipe.ThreadedMessagePipe.take": lambda: (threaded(), lambda message: {1: message}, {}),
-    "_pipe.ThreadedMessagePipe.wait": lambda: (threaded(), 0.001),
-    "_pipe.ThreadedMessagePipe.close": lambda: (threaded(),),
-    "_pipe.publish": lambda: (parent(), 3, None, [(pipe(), b"message")], False),
-    "_pipe.drain": lambda: (answered(), 2, []),
-    "_rows.stack_rows": lambda: ([ROW, ROW], guarded((2, 2), np.float32)),
-    "_rows.write_row": lambda: (guarded((4, 2), np.float32), 1, ROW),
-    "_blocks.gather_rows": lambda: (
+    "_array_spaces.concatenate": lambda: (SPACE, [ROW, ROW], guarded((2, 2), np.float32)),
+    "_array_spaces.write": lambda: (SPACE, 1, ROW, _Memory()),
+    "_array_spaces.read": lambda: (SPACE, _Memory(), 2),
+    "_array_spaces.view": lambda: (SPACE, _Memory(), np.float32, (2,), None),
+    "_array_spaces.row_index": lambda: (1, 2),
+    "pipe.MessagePipe": lambda: (_both_ends()[1],),
+    "pipe.MessagePipe.connection": lambda: (pipe(),),
+    "pipe.MessagePipe.sent": lambda: (pipe(),),
+    "pipe.MessagePipe.received": lambda: (pipe(),),
+    "pipe.MessagePipe.unwritten": lambda: (pipe(),),
+    "pipe.MessagePipe.keep": lambda: (pipe(), b"message"),
+    "pipe.MessagePipe.forget": lambda: (pipe(),),
+    "pipe.MessagePipe.post": lambda: (pipe(), b"message"),
+    "pipe.MessagePipe.flush": lambda: (pipe(),),
+    "pipe.MessagePipe.receive": lambda: (pipe(),),
+    "pipe.MessagePipe.take": lambda: (pipe(), dict, {}),
+    "pipe.MessagePipe.wait": lambda: (pipe(), 0.001),
+    "pipe.MessagePipe.close": lambda: (pipe(),),
+    "pipe.ThreadedMessagePipe": lambda: (_both_ends()[1],),
+    "pipe.ThreadedMessagePipe.connection": lambda: (threaded(),),
+    "pipe.ThreadedMessagePipe.sent": lambda: (threaded(),),
+    "pipe.ThreadedMessagePipe.received": lambda: (threaded(),),
+    "pipe.ThreadedMessagePipe.unwritten": lambda: (threaded(),),
+    "pipe.ThreadedMessagePipe.keep": lambda: (threaded(), b"message"),
+    "pipe.ThreadedMessagePipe.forget": lambda: (threaded(),),
+    "pipe.ThreadedMessagePipe.post": lambda: (threaded(), b"message"),
+    "pipe.ThreadedMessagePipe.flush": lambda: (threaded(),),
+    "pipe.ThreadedMessagePipe.receive": lambda: (threaded(),),
+    "pipe.ThreadedMessagePipe.take": lambda: (threaded(), lambda message: {1: message}, {}),
+    "pipe.ThreadedMessagePipe.wait": lambda: (threaded(), 0.001),
+    "pipe.ThreadedMessagePipe.close": lambda: (threaded(),),
+    "pipe.publish": lambda: (parent(), 3, None, [(pipe(), b"message")], False),
+    "pipe.drain": lambda: (answered(), 2, []),
+    "rows.stack_rows": lambda: ([ROW, ROW], guarded((2, 2), np.float32)),
+    "rows.write_row": lambda: (guarded((4, 2), np.float32), 1, ROW),
+    "blocks.gather_rows": lambda: (
         np.zeros((3, 2), np.float32),
         ARRAY_ENVS.copy(),
         guarded((2, 2), np.float32),
     ),  # fmt: skip
-    "_blocks.view_rows": lambda: (guarded((16,), np.uint8), np.float32, (2,), 2),
-    "_rows.RowWriter": lambda: (guarded((4, 2), np.float32), 1),
-    "_rows.RowWriter.__call__": lambda: (_rows.RowWriter(guarded((4, 2), np.float32), 1), ROW),
-    "_serve.Stepper": lambda: (
+    "blocks.view_rows": lambda: (guarded((16,), np.uint8), np.float32, (2,), 2),
+    "rows.RowWriter": lambda: (guarded((4, 2), np.float32), 1),
+    "rows.RowWriter.__call__": lambda: (rows.RowWriter(guarded((4, 2), np.float32), 1), ROW),
+    "stepper.Stepper": lambda: (
         [Scripted()],
         [[ignore]],
-        _steps.StepBlocks(*[array[:1] for array in results()[:3]]),
+        stepping.StepBlocks(*[array[:1] for array in results()[:3]]),
         guarded((1,), np.bool_),
-        _slots.SlotWriter(guarded((1, 64), np.uint8)),
-        _steps.NEXT_STEP,
+        info_schemas.SlotWriter(guarded((1, 64), np.uint8)),
+        stepping.NEXT_STEP,
         0,
         ignore,
         ignore,
     ),  # fmt: skip
-    "_serve.Stepper.step": lambda: (stepper(), 1, ROW),
-    "_serve.Stepper.reset": lambda: (stepper(), 1),
-    "_serve.serve_pass": lambda: (
+    "stepper.Stepper.step": lambda: (stepper(), 1, ROW),
+    "stepper.Stepper.reset": lambda: (stepper(), 1),
+    "stepper.serve_pass": lambda: (
         asked()[1],
         stepper(),
         3,
@@ -318,43 +327,43 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
         ignore,
         ignore,
     ),  # fmt: skip
-    "_columns.Column": lambda: (),
-    "_columns.SlotColumns": lambda: (guarded((2, 64), np.uint8), list(COLUMNS)),
-    "_columns.SlotColumns.infos": lambda: (
-        _columns.SlotColumns(guarded((2, 64), np.uint8), list(COLUMNS)),
+    "info_columns.Column": lambda: (),
+    "info_columns.SlotColumns": lambda: (guarded((2, 64), np.uint8), list(COLUMNS)),
+    "info_columns.SlotColumns.infos": lambda: (
+        info_columns.SlotColumns(guarded((2, 64), np.uint8), list(COLUMNS)),
     ),
-    "_slots.Column": lambda: (),
-    "_slots.Column.key": lambda: (_slots.schema_of({"a": 1}, 64).columns[0],),
-    "_slots.Column.dtype": lambda: (_slots.schema_of({"a": 1}, 64).columns[0],),
-    "_slots.Column.shape": lambda: (_slots.schema_of({"a": 1}, 64).columns[0],),
-    "_slots.Column.offset": lambda: (_slots.schema_of({"a": 1}, 64).columns[0],),
-    "_slots.Column.nested": lambda: (_slots.schema_of({"a": 1}, 64).columns[0],),
-    "_slots.Schema": lambda: (),
-    "_slots.Schema.columns": lambda: (_slots.schema_of({"a": 1}, 64),),
-    "_slots.Schema.signature": lambda: (_slots.schema_of({"a": 1}, 64),),
-    "_slots.schema_of": lambda: ({"a": 1, "b": {"c": np.zeros(2)}}, 64),
-    "_slots.SlotWriter": lambda: (guarded((2, 64), np.uint8),),
-    "_slots.SlotWriter.clear": lambda: (slot_writer(), 1),
-    "_slots.SlotWriter.put": lambda: (slot_writer(), 1, {"a": 1, "b": {"c": np.zeros(2)}}),
-    "_slots.same_schema": schemas,
-    "_steps.StepBlocks": lambda: tuple(results()[:3]),
-    "_steps.StepBlocks.put": lambda: (step_blocks(), 1, 0.5, True, False),
-    "_steps.StepBlocks.clear": lambda: (step_blocks(), 1),
-    "_steps.step_environments": lambda: (
+    "info_schemas.Column": lambda: (),
+    "info_schemas.Column.key": lambda: (info_schemas.schema_of({"a": 1}, 64).columns[0],),
+    "info_schemas.Column.dtype": lambda: (info_schemas.schema_of({"a": 1}, 64).columns[0],),
+    "info_schemas.Column.shape": lambda: (info_schemas.schema_of({"a": 1}, 64).columns[0],),
+    "info_schemas.Column.offset": lambda: (info_schemas.schema_of({"a": 1}, 64).columns[0],),
+    "info_schemas.Column.nested": lambda: (info_schemas.schema_of({"a": 1}, 64).columns[0],),
+    "info_schemas.Schema": lambda: (),
+    "info_schemas.Schema.columns": lambda: (info_schemas.schema_of({"a": 1}, 64),),
+    "info_schemas.Schema.signature": lambda: (info_schemas.schema_of({"a": 1}, 64),),
+    "info_schemas.schema_of": lambda: ({"a": 1, "b": {"c": np.zeros(2)}}, 64),
+    "info_schemas.SlotWriter": lambda: (guarded((2, 64), np.uint8),),
+    "info_schemas.SlotWriter.clear": lambda: (slot_writer(), 1),
+    "info_schemas.SlotWriter.put": lambda: (slot_writer(), 1, {"a": 1, "b": {"c": np.zeros(2)}}),
+    "info_schemas.same_schema": schemas,
+    "stepping.StepBlocks": lambda: tuple(results()[:3]),
+    "stepping.StepBlocks.put": lambda: (step_blocks(), 1, 0.5, True, False),
+    "stepping.StepBlocks.clear": lambda: (step_blocks(), 1),
+    "stepping.step_environments": lambda: (
         [Scripted(), Scripted()],
         [ROW, ROW],
         [None, None],
         step_blocks(),
         guarded((2,), np.bool_),
-        _steps.SAME_STEP,
-        _infos.InfoBatch(2),
+        stepping.SAME_STEP,
+        infos.InfoBatch(2),
         lambda value: value,
     ),  # fmt: skip
-    "_trees.TreeWriter": lambda: ([("a", None), ("b", tree())],),
-    "_trees.TreeWriter.__call__": lambda: (tree(), {"a": ROW, "b": 1, "c": (ROW,)}),
+    "trees.TreeWriter": lambda: ([("a", None), ("b", tree())],),
+    "trees.TreeWriter.__call__": lambda: (tree(), {"a": ROW, "b": 1, "c": (ROW,)}),
 }
 # It may end this process, as it says; tests/hostile/test_kernel_objects.py calls it.
-IMMEDIATE = {"_doorbell_worker.Worker.watch_parent"}
+IMMEDIATE = {"control_worker.Worker.watch_parent"}
 
 
 def builtin() -> _dispatch.Builtin:
@@ -376,7 +385,7 @@ def compiled() -> list[str]:
     """The names of all callables and attributes of the extension modules."""
     names = []
     for module in MODULES:
-        short = module.__name__.partition(".")[2]
+        short = module.__name__.rpartition(".")[2]
         for name, value in vars(module).items():
             if getattr(value, "__module__", None) != module.__name__:
                 continue
@@ -401,7 +410,7 @@ _ATTRIBUTES = (property, types.GetSetDescriptorType, types.MemberDescriptorType)
 def find(name: str) -> Any:
     """A function that makes the call of that name with its arguments."""
     module, *path = name.split(".")
-    target = {m.__name__.partition(".")[2]: m for m in MODULES}[module]
+    target = {m.__name__.rpartition(".")[2]: m for m in MODULES}[module]
     for part in path:
         found = target
         target = vars(target)[part]

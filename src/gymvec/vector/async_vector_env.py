@@ -43,11 +43,12 @@ from gymvec.vector.errors import (
 )
 from gymvec.vector.parent.deadlines import TimedOut, deadline_after
 from gymvec.vector.parent.death_policy import RestartOnDeath, check_replaceable
+from gymvec.vector.parent.fast_step import DONE, SENT, CallGate
 from gymvec.vector.parent.observations import Observations, check_shareable
 from gymvec.vector.parent.ready_first import Batches
 from gymvec.vector.parent.replies import Replies
 from gymvec.vector.parent.snapshots import Snapshots
-from gymvec.vector.parent.worker_pool import StepArrays, WorkerPool
+from gymvec.vector.parent.worker_pool import WorkerPool
 from gymvec.vector.spaces import batched_observation_space, check_reports
 from gymvec.vector.transport.actions import bind_action_writer, split_actions
 from gymvec.vector.transport.memory import Layout
@@ -296,6 +297,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         self.__del__()
         # Until the end there is nothing to close.
         self.closed = True
+        self._gate = CallGate(_IDLE, _STEPPING)
         self._closing = False
         self._used_beside = False
         check_options(env_fns, worker, wait, cpu_affinity, on_worker_death, step_timeout)
@@ -330,7 +332,6 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
                 f"got {batch_size}"
             )
         self._partial = self.batch_size < self.num_envs
-        self._state = _IDLE
         self.single_observation_space, self.single_action_space = single_spaces(
             env_fns, observation_mode, observation_space, action_space
         )
@@ -351,7 +352,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
             self.observation_space, _ = batched_observation_space(observation_mode, spaces)
             self._bind(start_timeout)
             _made[id(self)] = self
-            self.closed = False
+            self.closed = self._gate.closed = False
         except TimedOut:
             self._end(0.0)
             raise StepTimeoutError(
@@ -388,6 +389,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
             self.env_fns,
             layout,
             context,
+            self._gate,
             daemon=self.daemon,
             name=type(self).__name__,
             config=config,
@@ -432,11 +434,11 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         self._next_batch = self._observations.bound_batch(self.copy)
         self._batch_of_copies = self._observations.bound_batch_of_copies()
         self._adds_plainly = type(self)._add_info is AsyncVectorEnv._add_info
-        # Whether a step is nothing more than beginning it and waiting for it.
-        self._steps_at_once = (
-            self.autoreset_mode is not _DISABLED
-            and type(self).step_async is AsyncVectorEnv.step_async
-            and type(self).step_wait is AsyncVectorEnv.step_wait
+        self._gate.indirect = (
+            self._partial
+            or self.autoreset_mode is _DISABLED
+            or type(self).step_async is not AsyncVectorEnv.step_async
+            or type(self).step_wait is not AsyncVectorEnv.step_wait
         )
         # A call that is sent once late environments have answered, and what they are late with.
         self._deferred: tuple[Command, dict[int, bytes] | None, list[int] | None] | None = None
@@ -541,20 +543,15 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         # As in `_exclusive`, which would add a tenth to the parent's instructions of a step.
         self._user = me
         try:
+            if env_ids is None and not self._gate.is_shut:
+                outcome = self._pool.step(self._put_actions, actions)
+                if outcome == DONE:
+                    return self._finished()
+                if outcome == SENT:
+                    return self._collected_step(None)
             if self._partial or env_ids is not None:
                 self._send_actions(actions, env_ids, least=self.batch_size)
                 return self._within(self.recv)
-            if (
-                self._steps_at_once
-                and self._state is _IDLE
-                and not self.closed
-                and not self._batches.any_busy
-            ):
-                finished = self._step_at_once(actions)
-                if finished:
-                    return self._finished(*finished)
-                if self._state is _STEPPING:
-                    return self._within(self.step_wait)
             self._within(self.step_async, actions)
             return self._within(self.step_wait)
         except Exception as error:
@@ -562,25 +559,6 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
             raise
         finally:
             self._user = user
-
-    def _step_at_once(
-        self, actions: ActType
-    ) -> tuple[StepArrays, list[np.ndarray]] | tuple[()] | None:
-        pool = self._pool
-        results = pool.results
-        before = results.sent
-        try:
-            # Before the command is sent, since Ctrl-C may come after that.
-            self._state = _STEPPING
-            finished = pool.step(self._put_actions, actions)
-            if finished is None:
-                self._state = _IDLE
-        except BaseException:
-            # If it was sent, `step_wait` returns what comes of it, also if that was taken.
-            if results.sent == before:
-                self._state = _IDLE
-            raise
-        return finished
 
     @_exclusive
     def step_async(self, actions: ActType) -> None:
@@ -600,26 +578,24 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         if self._partial:
             self._within(self.send, actions)
             return
-        pool = self._pool
-        if self.closed or not pool.usable:
+        pool, gate = self._pool, self._gate
+        if gate.is_shut:
             self._check_open()
-        if self._state is not _IDLE or self._batches.any_busy:
             self._check_idle("step_async")
-        late = pool.timed_out
-        # Of late environments the workers know.
-        if self.autoreset_mode is _DISABLED and not late:
-            over = np.logical_or(*pool.results.collect()[1:])
-            if over.any():
-                raise AssertionError(f"autoreset is disabled and episodes are over: {over}")
+            # Of late environments the workers know.
+            if self.autoreset_mode is _DISABLED and not gate.timed_out:
+                over = np.logical_or(*pool.results.collect()[1:])
+                if over.any():
+                    raise AssertionError(f"autoreset is disabled and episodes are over: {over}")
         # A late environment may not have read its last action yet.
-        if not late and self._put_actions(actions, None):
+        if not gate.timed_out and self._put_actions(actions, None):
             try:
-                self._state = _STEPPING
+                gate.state = _STEPPING
                 pool.send_steps()
             except BaseException:
                 # As in `_begin`.
                 if not pool.doorbell.num_pending:
-                    self._state = _IDLE
+                    gate.state = _IDLE
                 raise
         else:
             items = split_actions(self.action_space, actions, self.num_envs)
@@ -649,17 +625,25 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         """
         if self._partial:
             return self._within(self.recv, timeout)
-        if timeout is None and self._state is _STEPPING and self._deferred is None:
-            finished = self._pool.finish()
-            if finished is not None:
-                return self._finished(*finished)
+        if (
+            timeout is None
+            and self._gate.state is _STEPPING
+            and self._deferred is None
+            and self._pool.finish() == DONE
+        ):
+            return self._finished()
+        return self._collected_step(timeout)
+
+    def _collected_step(self, timeout: float | None) -> tuple[Any, ...]:
+        """What a step returns whose answers have to be looked at one by one."""
         messages = self._collect(_STEPPING, "step_wait", "step_async", timeout)
         results = self._pool.results.collect()
         observations, infos = self._returned(messages)
         return observations, *results, infos
 
-    def _finished(self, results: StepArrays, copies: list[np.ndarray]) -> tuple[Any, ...]:
+    def _finished(self) -> tuple[Any, ...]:
         """What a step returns that sent no message."""
+        results, copies = self._pool.results.take()
         if not self.copy:
             self._observations.written(None)
         observations, infos = self._returned({}, copies)
@@ -714,7 +698,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         if mask is None and (self._pool.busy or batches.any_busy):
             batches.defer(command, arguments)
         else:
-            if self._pool.timed_out:
+            if self._pool.gate.timed_out:
                 self._drop_timed_out_to_send("async_reset")
             batches.send(command, arguments, envs)
 
@@ -751,7 +735,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
             raise ValueError(
                 f"expected so many environments in `env_ids` that {least} are at work, got {busy}"
             )
-        if self._pool.timed_out:
+        if self._pool.gate.timed_out:
             self._drop_timed_out_to_send("send")
         if self.autoreset_mode is _DISABLED:
             ascending = np.sort(envs)
@@ -811,7 +795,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         deadline = deadline_after(timeout)
         self._pool.timed = True
         try:
-            if self._pool.timed_out:
+            if self._pool.gate.timed_out:
                 self._drop_timed_out(deadline)
             if batches.deferred:
                 batches.begin_deferred(deadline)
@@ -916,7 +900,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         messages = self._collect(AsyncState.WAITING_CALL, "call_wait", "call_async", timeout)
         # Nothing comes of a `set_attr` whose wait was interrupted.
         results = tuple([messages.get(env) for env in range(self.num_envs)])
-        self._state = _IDLE
+        self._gate.state = _IDLE
         return results
 
     @_exclusive
@@ -947,7 +931,12 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
             self._settle()
         self._begin(AsyncState.WAITING_CALL, Command.SET_ATTR, arguments, None)
         self._collect(AsyncState.WAITING_CALL, "set_attr", "set_attr", None)
-        self._state = _IDLE
+        self._gate.state = _IDLE
+
+    @property
+    def _state(self) -> AsyncState:
+        """The call of all environments that is under way, under Gymnasium's name."""
+        return self._gate.state
 
     @property
     def parent_pipes(self) -> list[Any]:
@@ -989,7 +978,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
             self.closed = False
             super().close(**{**kwargs, "terminate": True} if used else kwargs)
         finally:
-            self._closer, self.closed = None, True
+            self._closer, self.closed, self._gate.closed = None, True, True
 
     def _is_gone(self) -> bool:
         """Whether there is nothing left to close."""
@@ -1013,7 +1002,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
             terminate: End the processes at once.
         """
         self._user = get_ident()
-        state, self._state = self._state, _IDLE
+        state, self._gate.state = self._gate.state, _IDLE
         error = None
         try:
             if state is not _IDLE:
@@ -1110,12 +1099,12 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         if self.closed:
             # By code of the caller's own that ran since the call began.
             self._check_open()
-        if self._state is not _IDLE:
-            raise _already_pending(name, str(self._state.value), end)
+        if self._gate.state is not _IDLE:
+            raise _already_pending(name, str(self._gate.state.value), end)
 
     def _check_idle(self, name: str, end: str = ".") -> None:
         self._check_not_waiting(name, end)
-        if self._batches.any_busy and not self._partial:
+        if self._gate.ready_first and not self._partial:
             raise _already_pending(name, "send", end)
 
     # --- a call of all environments ---
@@ -1130,8 +1119,8 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         """Send a command, or keep it until late environments have answered."""
         pool = self._pool
         try:
-            self._state = state
-            if pool.timed_out:
+            self._gate.state = state
+            if pool.gate.timed_out:
                 # Within the time-out of the wait that follows.
                 self._deferred = (command, arguments, envs)
             else:
@@ -1139,8 +1128,8 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         except BaseException:
             # Ctrl-C may have come after the command was sent. Nothing is called here, so that a
             # second one cannot come between.
-            if self._deferred is None and (pool.timed_out or not pool.doorbell.num_pending):
-                self._state = _IDLE
+            if self._deferred is None and (pool.gate.timed_out or not pool.doorbell.num_pending):
+                self._gate.state = _IDLE
             raise
 
     def _collect(
@@ -1152,7 +1141,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         above all Ctrl-C, loses nothing.
         """
         self._check_open()
-        if self._state is not state:
+        if self._gate.state is not state:
             raise NoAsyncCallError(
                 f"Calling `{name}` without any prior call to `{begin}`.", state.value
             )
@@ -1161,7 +1150,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         pool.timed = state is not AsyncState.WAITING_CALL
         try:
             if self._deferred is not None:
-                if pool.timed_out:
+                if pool.gate.timed_out:
                     self._drop_timed_out(deadline)
                 if not pool.busy:
                     pool.send(*self._deferred)
@@ -1172,17 +1161,17 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
             if sent:
                 self._timed_out_state = state
             self._deferred = None
-            self._state = _IDLE
-            pool.timed_out = True
+            self._gate.state = _IDLE
+            pool.gate.timed_out = True
             raise late.error(name, timeout, sent) from None
         except WorkerDiedError:
             self._deferred = None
-            self._state = _IDLE
+            self._gate.state = _IDLE
             raise
         self._take(state, answers)
         error = answers.error
         if error is not None:
-            self._state = _IDLE
+            self._gate.state = _IDLE
             try:
                 raise error
             finally:
@@ -1194,7 +1183,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         """Wait for environments that are late with another call."""
         self._take(self._timed_out_state, self._pool.collect(deadline))
         # Not before: where Ctrl-C has come between, the same is taken once more.
-        self._pool.timed_out = False
+        self._pool.gate.timed_out = False
 
     def _take(self, state: AsyncState, answers: Replies) -> None:
         """Note where the environments are now, also after a call that failed or came late."""
@@ -1227,18 +1216,18 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
             infos = self._infos(messages)
         except Exception:
             # Whoever waited once more would get the same.
-            self._state = _IDLE
+            self._gate.state = _IDLE
             raise
         if self._snapshots is not None:
             self._snapshots.note(None)
         self.observations = observations
         if self.copy:
-            self._state = _IDLE
+            self._gate.state = _IDLE
         else:
             target = self._observations.next_target
             set_flag = SECOND_SET if target else 0
             # All at once, as far as Ctrl-C can tell: nothing is called between these.
-            self._state, self._observations.target = _IDLE, target
+            self._gate.state, self._observations.target = _IDLE, target
             self._pool.set_flag = set_flag
         return observations, infos
 
@@ -1304,7 +1293,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
     def _settle(self) -> None:
         """Wait until the workers are free; who answers meanwhile is kept for :meth:`recv`."""
         # Where environments are late with another call, nobody else is at work.
-        if not self._pool.timed_out:
+        if not self._pool.gate.timed_out:
             self._pool.timed = True
             try:
                 self._batches.settle(None)

@@ -101,6 +101,7 @@ class RestartOnDeath:
         Raises:
             WorkerDiedError: It has died too often, or no other can be started.
         """
+        pool.gate.replaced = True
         self._broken.setdefault(worker, reason)
         self.finish(pool)
 

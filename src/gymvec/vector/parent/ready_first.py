@@ -30,7 +30,6 @@ class Batches:
 
     Attributes:
         busy: bool array of shape ``(num_envs,)``.
-        any_busy: Whether one is.
         deferred: Commands with their arguments that all environments are sent, one after another,
             by :meth:`begin_deferred`.
         messages: What came by message for environments that are ready: whether the environment
@@ -42,13 +41,17 @@ class Batches:
         self._count = batch_size
         self._infos = pool.info_slots.batches(batch_size)
         self.busy = np.zeros(num_envs, dtype=np.bool_)
-        self.any_busy = False
         self.deferred: list[Order] = []
         self.messages: dict[int, tuple[bool, Any]] = {}
         self._ready: list[int] = []
         self._with_message: set[int] = set()
         # What busy environments were sent, where a new worker may have to be sent it again.
         self._sent: dict[int, Order] = {}
+
+    @property
+    def any_busy(self) -> bool:
+        """Whether one is busy."""
+        return self._pool.gate.ready_first
 
     def send(self, command: Command, arguments: dict[int, bytes] | None, envs: np.ndarray) -> None:
         """Send a command to environments that are not busy."""
@@ -67,16 +70,17 @@ class Batches:
         busy[envs] = True
         if pool.on_death.restarts:
             sent = sent | dict.fromkeys(envs.tolist(), (command, arguments))
+        gate = pool.gate
         pending = pool.doorbell.num_pending
-        before = self.busy, self.any_busy, self._sent, self.deferred
+        before = self.busy, gate.ready_first, self._sent, self.deferred
         try:
-            self.busy, self.any_busy, self._sent, self.deferred = busy, True, sent, deferred
+            self.busy, gate.ready_first, self._sent, self.deferred = busy, True, sent, deferred
             pool.send_immediate(command, arguments, envs)
         except BaseException:
             # Ctrl-C may have come before the command was sent, or after it. Nothing is called
             # here, so that a second one cannot come between.
             if pool.doorbell.num_pending == pending:
-                self.busy, self.any_busy, self._sent, self.deferred = before
+                self.busy, gate.ready_first, self._sent, self.deferred = before
             raise
 
     def defer(self, command: Command, arguments: dict[int, bytes] | None) -> None:
@@ -84,8 +88,9 @@ class Batches:
         busy = np.ones_like(self.busy)
         # None takes the place of an earlier one, whose seeds would be lost.
         deferred = [*self.deferred, (command, arguments)]
+        gate = self._pool.gate
         # All at once, as far as Ctrl-C can tell: nothing is called between these.
-        self.busy, self.any_busy, self.deferred = busy, True, deferred
+        self.busy, gate.ready_first, self.deferred = busy, True, deferred
 
     def begin_deferred(self, deadline: float | None) -> None:
         """Send what is deferred. What those that are still at work answer is dropped.
@@ -153,8 +158,9 @@ class Batches:
             messages = {env: message for env, message in messages.items() if env not in gone}
         if sent:
             sent = {env: order for env, order in sent.items() if env not in gone}
+        gate = self._pool.gate
         # All at once, as far as Ctrl-C can tell: nothing is called between these.
-        self._ready, self.busy, self.any_busy = ready, busy, any_busy
+        self._ready, self.busy, gate.ready_first = ready, busy, any_busy
         self._with_message, self.messages, self._sent = with_message, messages, sent
 
     def slots_of(self, envs: np.ndarray) -> InfoBatchSlots:
@@ -172,8 +178,14 @@ class Batches:
             return
         with_message = self._with_message.union(filter(self._pool.results.has_message, taken))
         ready = self._ready + taken
+        gate = self._pool.gate
         # All at once, as far as Ctrl-C can tell.
-        self._with_message, self._ready, self._pool.taken = with_message, ready, []
+        self._with_message, self._ready, self._pool.taken, gate.drained = (
+            with_message,
+            ready,
+            [],
+            False,
+        )
 
     def _send_again(self) -> None:
         """Ask new workers what the dead ones had been sent, whether they had answered or not."""
@@ -189,6 +201,7 @@ class Batches:
                 own = None if arguments is None else {env: arguments[env]}
                 pool.send_immediate(command, own, np.array([env], dtype=np.int64))
         gone.clear()
+        pool.gate.replaced = False
 
     def _read_messages(self, envs: list[int], deadline: float | None) -> bool:
         """Read the messages of environments; False where a worker of theirs was replaced."""

@@ -20,7 +20,7 @@ from gymvec.system.signals import interrupts_held
 from gymvec.vector.errors import WorkerDiedError
 from gymvec.vector.parent.deadlines import TimedOut, seconds_left
 from gymvec.vector.parent.death_policy import DeathPolicy, RaiseOnDeath
-from gymvec.vector.parent.fast_step import StepResults
+from gymvec.vector.parent.fast_step import CallGate, StepResults
 from gymvec.vector.parent.infos import InfoSlots
 from gymvec.vector.parent.processes import Workers
 from gymvec.vector.parent.replies import NOTHING, Replies, opened
@@ -63,6 +63,7 @@ class WorkerPool:
         env_fns: Functions that make one environment each.
         layout: What lies where in the segment.
         context: Multiprocessing context.
+        gate: Where the pool sets what keeps a step from being sent at once.
         daemon: Whether the processes are daemonic.
         name: Name of the owner's class, for the names of the processes.
         config: Further fields of :class:`gymvec.vector.worker.main.WorkerConfig`.
@@ -75,7 +76,6 @@ class WorkerPool:
         on_death: What is done about workers that die or stall; raises, unless it is set.
         timed: Whether the answers that are waited for are those of steps or resets, or keep
             such from being sent.
-        timed_out: Whether the answers that are due are those of a call that nobody waits for.
         taken: Environments whose answers were taken and not handed on.
         withdrawn: Environments whose answers went with their worker, and that :meth:`take` no
             longer waits for.
@@ -87,6 +87,7 @@ class WorkerPool:
         env_fns: Sequence[Any],
         layout: Layout,
         context: Any,
+        gate: CallGate,
         *,
         daemon: bool,
         name: str,
@@ -99,18 +100,15 @@ class WorkerPool:
         self.layout = layout
         self.segment = Segment(layout.size)
         self.on_death: DeathPolicy = RaiseOnDeath()
+        self.gate = gate
         self.timed = False
-        self.timed_out = False
         self.taken: list[int] = []
         self.ended = False
         self._ending = False
         self.withdrawn: set[int] = set()
-        # Whether this is the process that started the workers, and which worker of it died.
-        self._mine = True
+        # Which worker died first.
         self._death: tuple[list[int], int | None, str | None] | None = None
         self._next_look = 0.0
-        # Whether a pipe has not taken all messages.
-        self._unwritten = False
         # Envelopes that were received: the kind, and the pickled content.
         self._messages: dict[int, tuple[MessageKind, memoryview]] = {}
         # The share of their time that steps wait, until somebody was told.
@@ -165,14 +163,9 @@ class WorkerPool:
             self.end(0.0)
             raise
 
-    @property
-    def usable(self) -> bool:
-        """Whether all workers live, as far as is known, and belong to this process."""
-        return self._mine and self._death is None
-
     def check_usable(self) -> None:
         """Raise if a worker is dead, or this process is a fork of the one that started them."""
-        if not self._mine:
+        if self.gate.forked:
             raise RuntimeError(
                 "this vector environment belongs to the process that made it; a fork of that "
                 "process must make its own"
@@ -224,18 +217,25 @@ class WorkerPool:
 
     def send_steps(self) -> None:
         """Let all environments take a step whose actions lie in the segment, for :meth:`finish`."""
-        self._call = _STEP_CALL
-        self._unanswered.clear()
-        self._lost = None
-        self.supervisor.begin(None)
-        self._messages.clear()
-        self.sent = None
+        if self.gate.replaced:
+            self._unanswered.clear()
+            self._lost = None
+        self._prepare_steps()
         self.doorbell.send_all(_STEP | self.set_flag)
+
+    def _prepare_steps(self) -> None:
+        self._call = _STEP_CALL
+        self.sent = None
+        if self._messages:
+            self._messages.clear()
+        if self.supervisor.stall_timer is not None:
+            self.supervisor.stall_timer.begin()
 
     def send_immediate(
         self, command: Command, arguments: dict[int, bytes] | None, envs: np.ndarray
     ) -> None:
         """Send a command to environments that answer each by itself, for :meth:`take`."""
+        self._call = None
         messages = [] if arguments is None else self._sorted(arguments)
         if self._messages:
             # Those of earlier calls.
@@ -248,54 +248,34 @@ class WorkerPool:
     ) -> None:
         self.supervisor.begin(envs)
         # What is unwritten since an earlier call stays so.
-        self._unwritten = self._unwritten or len(messages) > 0
+        self.gate.unwritten = self.gate.unwritten or len(messages) > 0
         publish(self.doorbell, opcode, envs, messages, immediate)
         if messages:
             self._deliver()
 
-    def step(
-        self, put: Write, actions: Any
-    ) -> tuple[StepArrays, list[np.ndarray]] | tuple[()] | None:
-        """:meth:`send_steps` and :meth:`finish` in one, where nothing is odd.
+    def step(self, put: Write, actions: Any) -> int:
+        """:meth:`send_steps` and :meth:`finish` in one, where the gate is not shut.
 
         Args:
             put: Puts the actions of all environments into the segment, if they fit.
             actions: The actions.
 
         Returns:
-            None, with nothing sent, where the two have to be called; an empty tuple, where it was
-            sent and :meth:`collect` has to look closer; otherwise as :meth:`finish`.
+            ``DONE``, ``NOT_SENT`` where the two have to be called, or as :meth:`finish` ``SENT``.
         """
-        if not self._is_ordinary():
-            return None
-        if self._messages:
-            self._messages.clear()
-        self.sent = None
-        return self.results.step(self.doorbell, put, actions, _STEP | self.set_flag, _SLICE_SECONDS)
+        self._prepare_steps()
+        return self.results.step(
+            self.gate, self.doorbell, put, actions, _STEP | self.set_flag, _SLICE_SECONDS
+        )
 
-    def finish(self) -> tuple[StepArrays, list[np.ndarray]] | None:
-        """The results of a step of all environments, if it is an ordinary one.
+    def finish(self) -> int:
+        """Wait for a step of all environments, if it is an ordinary one.
 
         Returns:
-            Rewards, terminations and truncations; and copies of the blocks of observations, if
-            there is one set of them. None, with nothing taken, where :meth:`collect` has to look
-            closer: a message came, or some answer takes long.
+            ``DONE``, with what came of it in ``results.take()``. ``SENT``, with nothing taken,
+            where :meth:`collect` has to look closer: a message came, or some answer takes long.
         """
-        if self.sent is not None or not self._is_ordinary():
-            return None
-        return self.results.finish(self.doorbell, _SLICE_SECONDS)
-
-    def _is_ordinary(self) -> bool:
-        """Whether nothing of earlier calls is left, nobody is dead, and no worker's time counts."""
-        return not (
-            self.timed_out
-            or self.taken
-            or self._unwritten
-            or self.supervisor.stall_timer is not None
-            or self.on_death.restarts
-            or self._death is not None
-            or not self._mine
-        )
+        return self.results.finish(self.gate, self.doorbell, _SLICE_SECONDS)
 
     def collect(self, deadline: float | None) -> Replies:
         """Wait for every answer that is due.
@@ -311,8 +291,9 @@ class WorkerPool:
                 self._submit_again()
             replies = self._replies(deadline)
         self._call = None
+        self.gate.replaced = False
         lost, self._lost = self._lost, None
-        if lost is not None and not self.timed_out:
+        if lost is not None and not self.gate.timed_out:
             raise WorkerDiedError(*lost, restarted=True)
         return replies
 
@@ -321,7 +302,7 @@ class WorkerPool:
         assert self._call is not None
         command, arguments = self._call
         # The answers of a late call are dropped; then a lost episode ends with the next step.
-        if not self.timed_out and command not in _CALLS:
+        if not self.gate.timed_out and command not in _CALLS:
             envs = [env for env in sorted(self._unanswered) if not self.doorbell.pending(env)]
             own = None if arguments is None else {env: arguments[env] for env in envs}
             messages = [] if own is None else self._sorted(own)
@@ -334,8 +315,7 @@ class WorkerPool:
             return None
         envs = self.results.messages()
         if not envs:
-            self.doorbell.drain_all()
-            self.taken.clear()
+            self._drop_answers()
             return NOTHING
         # Other environments' messages were read long ago.
         envs = [
@@ -348,13 +328,18 @@ class WorkerPool:
             if not self._receive_of(env, deadline):
                 return None
         self._advise()
-        self.doorbell.drain_all()
-        self.taken.clear()
+        self._drop_answers()
         answers = Replies()
         for env in envs:
             kind, content = opened(env, *self._messages[env])
             (answers.failures if kind is MessageKind.ERROR else answers.messages)[env] = content
         return answers
+
+    def _drop_answers(self) -> None:
+        """Take the answers that are there: what came with them is known."""
+        self.doorbell.drain_all()
+        self.taken.clear()
+        self.gate.drained = False
 
     def drop_timed_out(self, deadline: float | None) -> Replies:
         """Wait for the answers that an earlier call did not wait for.
@@ -363,8 +348,8 @@ class WorkerPool:
             TimedOut: The deadline has passed.
             WorkerDiedError: A worker died.
         """
-        answers = self.collect(deadline) if self.timed_out else NOTHING
-        self.timed_out = False
+        answers = self.collect(deadline) if self.gate.timed_out else NOTHING
+        self.gate.timed_out = False
         return answers
 
     def take(self, count: int | None, deadline: float | None) -> bool:
@@ -383,8 +368,7 @@ class WorkerPool:
         """
         if not (self.look() and self._wait(deadline, count)):
             return False
-        limit = len(self._worker_of) if count is None else self._lacking(count)
-        drain(self.doorbell, limit, self.taken)
+        self._drain(len(self._worker_of) if count is None else self._lacking(count))
         return True
 
     def look(self) -> bool:
@@ -412,7 +396,7 @@ class WorkerPool:
             return False
         begun: float | None = None
         while True:
-            most = _FLUSH_SECONDS if self._unwritten and self._pump() else _SLICE_SECONDS
+            most = _FLUSH_SECONDS if self.gate.unwritten and self._pump() else _SLICE_SECONDS
             lacking = self._lacking(count)
             if self.doorbell.wait(lacking, seconds_left(deadline, most)) >= lacking:
                 return True
@@ -437,13 +421,17 @@ class WorkerPool:
         if self.timed and self.supervisor.stall_timer is not None:
             # No worker is waited for beyond that, and so there is nothing to warn of.
             return any(map(self._check_stall, owing or self._owing()))
-        # Not before: answers that are drained are no longer taken in the order of the workers.
+        # Not before: it drains all answers, and a batch takes only as many as it needs.
         if waited >= STOPPED_SECONDS:
             self.supervisor.warn_of_delays(owing or self._owing(), waited)
         return False
 
+    def _drain(self, limit: int) -> None:
+        self.gate.drained = True
+        drain(self.doorbell, limit, self.taken)
+
     def _owing(self) -> list[int]:
-        drain(self.doorbell, len(self._worker_of), self.taken)
+        self._drain(len(self._worker_of))
         return self.supervisor.owing()
 
     def _check_stall(self, worker: int) -> bool:
@@ -490,7 +478,7 @@ class WorkerPool:
                 left = left or pipe.unwritten
             except (BrokenPipeError, ConnectionResetError, EOFError):
                 pipe.forget()  # The death is reported where its answer is missed.
-        self._unwritten = left
+        self.gate.unwritten = left
         return left
 
     def message_of(self, env: int, deadline: float | None) -> tuple[bool, Any] | None:
@@ -585,7 +573,8 @@ class WorkerPool:
         death = self.supervisor.envs_of(worker), self.workers.exit_code(worker), reason
         self._death = self._death or death
         self.supervisor.gone.add(worker)
-        drain(self.doorbell, len(self._worker_of), self.taken)
+        self.gate.dead = True
+        self._drain(len(self._worker_of))
         self.doorbell.mark_dead(worker)
         raise WorkerDiedError(*death) from cause
 
@@ -604,6 +593,7 @@ class WorkerPool:
             exitcode: Its exit code.
             reason: Of what it died.
         """
+        self.gate.replaced = True
         part = self.layout.slices[worker]
         envs = self.supervisor.envs_of(worker)
         own = frozenset(envs)
@@ -624,7 +614,7 @@ class WorkerPool:
 
     def disown(self) -> None:
         """Leave the workers to the parent: this process is its fork."""
-        self._mine = False
+        self.gate.forked = True
         self.workers.disown()
 
     # --- the end ---
@@ -640,9 +630,10 @@ class WorkerPool:
         Returns:
             What the first environment raised whose ``close`` failed.
         """
-        if self.ended or not self._mine:
+        if self.ended or self.gate.forked:
             return None
         seconds = _CLOSE_SECONDS if seconds is None else seconds
+        self.gate.closed = True
         self.timed = False
         self.on_death = RaiseOnDeath()
         self.supervisor.warn_no_more()
@@ -669,7 +660,7 @@ class WorkerPool:
                     self.sent = frozenset(
                         filter(self.doorbell.pending, range(len(self._worker_of)))
                     )
-                    self.timed_out = self.busy
+                    self.gate.timed_out = self.busy
                     self.drop_timed_out(deadline)
                     living = [
                         i for i, w in enumerate(self._worker_of) if w not in self.supervisor.gone
@@ -685,7 +676,7 @@ class WorkerPool:
 
         Each of the steps may be done twice, so that an interrupted end can be repeated.
         """
-        if self.ended or not self._mine:
+        if self.ended or self.gate.forked:
             return
         self._ending = True
         # A policy may keep the segment.
