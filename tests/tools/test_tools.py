@@ -103,7 +103,7 @@ def test_faults_of_a_wheel(tmp_path):
         "lacks gymvec/py.typed",
         "lacks the compiled gymvec/utils/_dispatch",
         "has gymvec/kernels/rows.pyx",
-        "has gymvec/_rows.c",
+        "has gymvec/kernels/rows.c",
         "has tests/test_a.py",
     ]
 
