@@ -252,7 +252,7 @@ types: $(VENV)/with-lint ## Check the types and the stubs of the extension modul
 		--ignore-unused-allowlist $(subst /,.,$(patsubst src/%.pyx,%,$(shell find src -name "*.pyx")))
 
 docs: $(VENV)/with-docs ## Build the documentation into site; a broken link is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 format: $(VENV)/with-lint ## Rewrite what lint would find fault with, where a tool can
 	$(BIN)/ruff check --fix .

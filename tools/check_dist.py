@@ -45,13 +45,14 @@ def wheel_faults(wheel: Path) -> list[str]:
         for pattern in ("*.py", "*.pyi", "py.typed")
         for file in (source / "gymvec").rglob(pattern)
     }
-    modules = {file.stem for file in (source / "gymvec").glob("*.pyx")}
-    compiled = {name.name.partition(".")[0] for name in package if name.suffix in (".so", ".pyd")}
+    modules = {
+        file.relative_to(source).with_suffix("").as_posix()
+        for file in (source / "gymvec").rglob("*.pyx")
+    }
+    compiled = {str(name).partition(".")[0] for name in package if name.suffix in (".so", ".pyd")}
     faults = [f"lacks {name}" for name in sorted(expected - {str(name) for name in package})]
     faults += [f"lacks the compiled {name}" for name in sorted(modules - compiled)]
-    faults += [
-        f"lacks a stub of {name}" for name in modules if f"gymvec/{name}.pyi" not in expected
-    ]
+    faults += [f"lacks a stub of {name}" for name in modules if f"{name}.pyi" not in expected]
     faults += [f"has {name}" for name in package if not name.name.endswith(IN_WHEEL)]
     faults += [
         f"has {name}"

@@ -13,7 +13,7 @@ import pytest
 from marks import gone, mark, marked
 
 from gymvec.cli import compare as command
-from gymvec.cli import main
+from gymvec.cli.main import main
 from gymvec.measuring import backends
 
 HERE = Path(__file__).parent

@@ -11,7 +11,7 @@ import matplotlib
 import pytest
 from test_report import FACTS
 
-from gymvec.cli import main
+from gymvec.cli.main import main
 from gymvec.cli.plot import plot
 from gymvec.measuring import load as load_module
 from gymvec.measuring.load import is_busy, load, load_text

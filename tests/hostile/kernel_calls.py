@@ -85,7 +85,7 @@ def results() -> list[np.ndarray]:
     return [guarded((2,), np.float64), *(guarded((2,), np.bool_) for _ in range(3))]
 
 
-def action_block() -> action_block.ActionBlock:
+def a_action_block() -> action_block.ActionBlock:
     return action_block.ActionBlock(guarded((2, 16), np.uint8), guarded((2,), np.uint8), (2,))
 
 
@@ -106,7 +106,7 @@ def info_batch() -> infos.InfoBatch:
     return batch
 
 
-def pipe() -> pipe.MessagePipe:
+def a_pipe() -> pipe.MessagePipe:
     box, other = _both_ends()
     other.send_bytes(b"x")
     return box
@@ -137,11 +137,11 @@ def tree() -> trees.TreeWriter:
     )  # fmt: skip
 
 
-def stepper() -> stepper.Stepper:
-    rows = guarded((2, 2), np.float32)
+def a_stepper() -> stepper.Stepper:
+    memory = guarded((2, 2), np.float32)
     return stepper.Stepper(
         [Scripted(), Scripted()],
-        [[rows.RowWriter(rows, 0), rows.RowWriter(rows, 1)]],
+        [[rows.RowWriter(memory, 0), rows.RowWriter(memory, 1)]],
         step_blocks(),
         guarded((2,), np.bool_),
         slot_writer(),
@@ -179,7 +179,7 @@ GATE = (
 )  # fmt: skip
 
 
-def gate() -> fast_step.CallGate:
+def a_gate() -> fast_step.CallGate:
     return fast_step.CallGate("idle", "stepping")
 
 
@@ -223,25 +223,25 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_dispatch.Router.has": lambda: (router(), int),
     "_dispatch.Router.find": lambda: (router(), Box),
     "action_block.ActionBlock": lambda: (guarded((2, 16), np.uint8), guarded((2,), np.uint8), (2,)),
-    "action_block.ActionBlock.put": lambda: (action_block(), np.zeros((2, 2)), ARRAY_ENVS.copy()),
-    "action_block.ActionBlock.__call__": lambda: (action_block(), 1),
+    "action_block.ActionBlock.put": lambda: (a_action_block(), np.zeros((2, 2)), ARRAY_ENVS.copy()),
+    "action_block.ActionBlock.__call__": lambda: (a_action_block(), 1),
     "fast_step.CallGate": lambda: ("idle", "stepping"),
-    **{f"fast_step.CallGate.{name}": lambda: (gate(),) for name in GATE},
+    **{f"fast_step.CallGate.{name}": lambda: (a_gate(),) for name in GATE},
     "fast_step.StepResults": lambda: (parts(),),
     "fast_step.StepResults.collect": lambda: (fast_step.StepResults(parts()),),
     "fast_step.StepResults.take": lambda: (fast_step.StepResults(parts()),),
     "fast_step.StepResults.step": lambda: (
         fast_step.StepResults(parts(), [np.ones((4, 2)), np.ones((4,))]),
-        gate(),
+        a_gate(),
         parent(),
-        action_block().put,
+        a_action_block().put,
         np.zeros((2, 2)),
         0,
         0.0,
     ),
     "fast_step.StepResults.finish": lambda: (
         fast_step.StepResults(parts(), [np.ones((4, 2)), np.ones((4,))]),
-        gate(),
+        a_gate(),
         parent(),
         0.0,
     ),
@@ -268,18 +268,18 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "_array_spaces.view": lambda: (SPACE, _Memory(), np.float32, (2,), None),
     "_array_spaces.row_index": lambda: (1, 2),
     "pipe.MessagePipe": lambda: (_both_ends()[1],),
-    "pipe.MessagePipe.connection": lambda: (pipe(),),
-    "pipe.MessagePipe.sent": lambda: (pipe(),),
-    "pipe.MessagePipe.received": lambda: (pipe(),),
-    "pipe.MessagePipe.unwritten": lambda: (pipe(),),
-    "pipe.MessagePipe.keep": lambda: (pipe(), b"message"),
-    "pipe.MessagePipe.forget": lambda: (pipe(),),
-    "pipe.MessagePipe.post": lambda: (pipe(), b"message"),
-    "pipe.MessagePipe.flush": lambda: (pipe(),),
-    "pipe.MessagePipe.receive": lambda: (pipe(),),
-    "pipe.MessagePipe.take": lambda: (pipe(), dict, {}),
-    "pipe.MessagePipe.wait": lambda: (pipe(), 0.001),
-    "pipe.MessagePipe.close": lambda: (pipe(),),
+    "pipe.MessagePipe.connection": lambda: (a_pipe(),),
+    "pipe.MessagePipe.sent": lambda: (a_pipe(),),
+    "pipe.MessagePipe.received": lambda: (a_pipe(),),
+    "pipe.MessagePipe.unwritten": lambda: (a_pipe(),),
+    "pipe.MessagePipe.keep": lambda: (a_pipe(), b"message"),
+    "pipe.MessagePipe.forget": lambda: (a_pipe(),),
+    "pipe.MessagePipe.post": lambda: (a_pipe(), b"message"),
+    "pipe.MessagePipe.flush": lambda: (a_pipe(),),
+    "pipe.MessagePipe.receive": lambda: (a_pipe(),),
+    "pipe.MessagePipe.take": lambda: (a_pipe(), dict, {}),
+    "pipe.MessagePipe.wait": lambda: (a_pipe(), 0.001),
+    "pipe.MessagePipe.close": lambda: (a_pipe(),),
     "pipe.ThreadedMessagePipe": lambda: (_both_ends()[1],),
     "pipe.ThreadedMessagePipe.connection": lambda: (threaded(),),
     "pipe.ThreadedMessagePipe.sent": lambda: (threaded(),),
@@ -293,7 +293,7 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "pipe.ThreadedMessagePipe.take": lambda: (threaded(), lambda message: {1: message}, {}),
     "pipe.ThreadedMessagePipe.wait": lambda: (threaded(), 0.001),
     "pipe.ThreadedMessagePipe.close": lambda: (threaded(),),
-    "pipe.publish": lambda: (parent(), 3, None, [(pipe(), b"message")], False),
+    "pipe.publish": lambda: (parent(), 3, None, [(a_pipe(), b"message")], False),
     "pipe.drain": lambda: (answered(), 2, []),
     "rows.stack_rows": lambda: ([ROW, ROW], guarded((2, 2), np.float32)),
     "rows.write_row": lambda: (guarded((4, 2), np.float32), 1, ROW),
@@ -316,13 +316,13 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
         ignore,
         ignore,
     ),  # fmt: skip
-    "stepper.Stepper.step": lambda: (stepper(), 1, ROW),
-    "stepper.Stepper.reset": lambda: (stepper(), 1),
+    "stepper.Stepper.step": lambda: (a_stepper(), 1, ROW),
+    "stepper.Stepper.reset": lambda: (a_stepper(), 1),
     "stepper.serve_pass": lambda: (
         asked()[1],
-        stepper(),
+        a_stepper(),
         3,
-        action_block(),
+        a_action_block(),
         {0: ignore},
         ignore,
         ignore,

@@ -43,7 +43,7 @@ def usage():
 
 # The threads of such a pipe go on until it is closed, and then end in their own time.
 STARTS_THREADS = {
-    f"_pipe.ThreadedMessagePipe.{name}" for name in ("flush", "post", "receive", "take", "wait")
+    f"pipe.ThreadedMessagePipe.{name}" for name in ("flush", "post", "receive", "take", "wait")
 }
 
 

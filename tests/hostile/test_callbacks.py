@@ -63,10 +63,10 @@ def test_shapes_of_too_many_dimensions():
     for shape in ((1,) * 65, (1,) * 5000):
         for call in (
             lambda: _array_spaces.write(
-                Plain(shape, np.dtype("f4")),
+                Plain(shape, np.dtype("f4")),  # noqa: B023
                 0,
                 1.0,
-                kernel_calls._Memory(),  # noqa: B023
+                kernel_calls._Memory(),
             ),
             lambda: _array_spaces.read(Plain(shape, np.dtype("f4")), kernel_calls._Memory(), 1),  # noqa: B023
         ):

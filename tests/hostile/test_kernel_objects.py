@@ -17,7 +17,7 @@ CLASSES = {
     if isinstance(kernel_calls.find(name), type)
 }
 # Made by kernels only; without a function, and whose attributes are None until then.
-INERT = {"_columns.Column", "_infos.Column", "_slots.Column", "_slots.Schema"}
+INERT = {"info_columns.Column", "infos.Column", "info_schemas.Column", "info_schemas.Schema"}
 METHODS = [name for name in kernel_calls.CALLS if name.count(".") == 2 and name not in INERT]
 
 
@@ -58,7 +58,7 @@ def test_none_is_copied_or_pickled(name):
 def test_made_again_it_stays_as_it_was(name):
     arguments = kernel_calls.CALLS[name]()
     kind = type(arguments[0])
-    full = f"{kind.__module__.partition('.')[2]}.{kind.__name__}"
+    full = f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
     for again in ((), kernel_calls.CALLS[full](), (None,) * 3):
         try:
             kind.__init__(arguments[0], *again)

@@ -78,8 +78,11 @@ def package():
         for pattern in ("*.py", "*.pyi", "py.typed")
         for file in (source / "gymvec").rglob(pattern)
     ]
-    modules = [file.stem for file in (source / "gymvec").glob("*.pyx")]
-    return names, [f"gymvec/{module}.cpython-311-any.so" for module in modules]
+    modules = [
+        file.relative_to(source).with_suffix("").as_posix()
+        for file in (source / "gymvec").rglob("*.pyx")
+    ]
+    return names, [f"{module}.cpython-311-any.so" for module in modules]
 
 
 def test_a_whole_wheel_has_no_faults(tmp_path):
@@ -92,15 +95,15 @@ def test_faults_of_a_wheel(tmp_path):
     names, modules = package()
     names.remove("gymvec/py.typed")
     names.remove("gymvec/kernels/rows.pyi")
-    modules.remove("gymvec/_doorbell.cpython-311-any.so")
-    extra = ["gymvec/kernels/rows.pyx", "gymvec/_rows.c", "tests/test_a.py"]
+    modules.remove("gymvec/utils/_dispatch.cpython-311-any.so")
+    extra = ["gymvec/kernels/rows.pyx", "gymvec/kernels/rows.c", "tests/test_a.py"]
     faults = check_dist.wheel_faults(wheel(tmp_path, *names, *modules, *extra))
     assert [fault.partition(" ")[2] for fault in faults] == [
         "lacks gymvec/kernels/rows.pyi",
         "lacks gymvec/py.typed",
-        "lacks the compiled _doorbell",
+        "lacks the compiled gymvec/utils/_dispatch",
         "has gymvec/kernels/rows.pyx",
-        "has gymvec/_rows.c",
+        "has gymvec/kernels/rows.c",
         "has tests/test_a.py",
     ]
 

@@ -8,9 +8,10 @@ from info_strategies import N, arrays, gymnasiums, infos, numbers, outcome
 from lockstep import assert_same
 from names import name_of
 
-from gymvec.vector.parent.infos import SLOT_BYTES, InfoSlots
+from gymvec.vector.parent.infos import InfoSlots
 from gymvec.vector.transport.info_columns import SlotColumns
 from gymvec.vector.transport.info_schemas import MAX_SCHEMAS, SlotWriter, same_schema, schema_of
+from gymvec.vector.transport.memory import SLOT_BYTES
 
 WORKERS = [0, 0, 1, 1]
 
@@ -33,7 +34,7 @@ class Slots:
                 messages[env] = [info]
                 self.messages += 1
                 if put is not None:
-                    self.parent.learn(env, *put)
+                    self.parent.register_schema(env, *put)
         return self.parent.gather({env: got for env, got in messages.items() if got != [{}]}, envs)
 
 
@@ -201,7 +202,7 @@ def test_a_worker_that_numbers_anew():
     slots = Slots()
     for _ in range(2):
         slots.step([(env, {"a": float(env)}) for env in range(4)])
-    slots.parent.forget(1)
+    slots.parent.reset_worker(1)
     # Neither what its former worker left there nor what its numbers meant is of any use.
     infos = slots.parent.gather({}, None)
     assert infos["a"].tolist() == [0, 1, 0, 0]

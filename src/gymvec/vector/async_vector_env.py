@@ -35,26 +35,22 @@ from gymvec.vector.arguments import (
     single_spaces,
 )
 from gymvec.vector.copying import copy_value, own_action
-from gymvec.vector.errors import (
-    StepTimeoutError,
-    WorkerDiedError,
-    WorkerTraceback,
-    unpack_error,
-)
+from gymvec.vector.errors import StepTimeoutError, WorkerDiedError
 from gymvec.vector.parent.deadlines import TimedOut, deadline_after
 from gymvec.vector.parent.death_policy import RestartOnDeath, check_replaceable
 from gymvec.vector.parent.fast_step import DONE, SENT, CallGate
 from gymvec.vector.parent.observations import Observations, check_shareable
 from gymvec.vector.parent.ready_first import Batches
 from gymvec.vector.parent.replies import Replies
+from gymvec.vector.parent.reports import check_reports
 from gymvec.vector.parent.snapshots import Snapshots
 from gymvec.vector.parent.worker_pool import WorkerPool
-from gymvec.vector.spaces import batched_observation_space, check_reports
+from gymvec.vector.spaces import batched_observation_space
 from gymvec.vector.transport.actions import bind_action_writer, split_actions
+from gymvec.vector.transport.control import SECOND_SET
+from gymvec.vector.transport.exceptions import WorkerTraceback, unpack_error
 from gymvec.vector.transport.memory import Layout
-from gymvec.vector.transport.messages import dumps
-from gymvec.vector.worker.main import Command
-from gymvec.vector.worker.stepper import SECOND_SET
+from gymvec.vector.transport.messages import Command, dumps
 
 __all__ = ["AsyncVectorEnv"]
 

@@ -11,11 +11,10 @@ from gymvec.kernels.blocks import gather_rows
 from gymvec.kernels.infos import gather_infos
 from gymvec.vector.transport.info_columns import SlotColumns
 from gymvec.vector.transport.info_schemas import MAX_SCHEMAS, same_schema
+from gymvec.vector.transport.memory import SLOT_BYTES
 
-__all__ = ["SLOT_BYTES", "InfoBatchSlots", "InfoSlots"]
+__all__ = ["InfoBatchSlots", "InfoSlots"]
 
-# Seventeen lines of the cache: with a power of two all slots would share a few of its sets.
-SLOT_BYTES = 1088
 _HEADER_BYTES = 16
 
 # What _slots.Schema.signature calls the kinds of values.

@@ -20,8 +20,8 @@ from gymvec.vector.transport import control
 from gymvec.vector.transport.carried import Carried, EnvFns, carried_connection
 from gymvec.vector.transport.env_registry import other_specs
 from gymvec.vector.transport.memory import Layout, Segment
-from gymvec.vector.transport.messages import MessagePipe
-from gymvec.vector.worker.main import WorkerConfig, run_worker
+from gymvec.vector.transport.messages import MessagePipe, WorkerConfig
+from gymvec.vector.worker.main import run_worker
 
 __all__ = ["Workers"]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from gymvec.vector.parent.infos import InfoBatchSlots
 from gymvec.vector.parent.worker_pool import WorkerPool
-from gymvec.vector.worker.main import Command
+from gymvec.vector.transport.messages import Command
 
 __all__ = ["Batches"]
 

@@ -6,7 +6,7 @@ import pickle
 from dataclasses import dataclass, field
 from typing import Any
 
-from gymvec.vector.errors import text_of, unpack_error
+from gymvec.vector.transport.exceptions import text_of, unpack_error
 from gymvec.vector.transport.messages import MessageKind, dumps
 
 __all__ = ["NOTHING", "Replies", "opened"]

@@ -7,9 +7,9 @@ from collections.abc import Hashable, Iterable
 
 from gymnasium import logger
 
-from gymvec.vector.errors import unpack_error
 from gymvec.vector.parent.processes import Workers
 from gymvec.vector.transport.control_parent import Parent
+from gymvec.vector.transport.exceptions import unpack_error
 from gymvec.vector.transport.memory import Layout
 
 __all__ = ["STOPPED_SECONDS", "StallTimer", "Supervisor"]

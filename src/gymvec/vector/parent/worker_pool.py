@@ -26,12 +26,17 @@ from gymvec.vector.parent.processes import Workers
 from gymvec.vector.parent.replies import NOTHING, Replies, opened
 from gymvec.vector.parent.supervisor import STOPPED_SECONDS, Supervisor
 from gymvec.vector.transport.actions import Write
+from gymvec.vector.transport.control import IMMEDIATE
 from gymvec.vector.transport.control_parent import Parent
 from gymvec.vector.transport.memory import Layout, Segment
-from gymvec.vector.transport.messages import MessageKind, MessagePipe, join_parts, parts_of
+from gymvec.vector.transport.messages import (
+    Command,
+    MessageKind,
+    MessagePipe,
+    join_parts,
+    parts_of,
+)
 from gymvec.vector.transport.pipe import drain, publish
-from gymvec.vector.worker.main import Command
-from gymvec.vector.worker.stepper import IMMEDIATE
 
 __all__ = ["WorkerPool"]
 

@@ -3,6 +3,15 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 
+cpdef enum:
+    # An opcode is a command and flags. The command:
+    COMMAND_BITS = 0xff
+    # The message that belongs to the answer does not wait for the rest of the pass.
+    IMMEDIATE = 0x100
+    # Observations go into the second set of blocks.
+    SECOND_SET = 0x200
+
+
 cdef extern from "<stdbool.h>" nogil:
     ctypedef bint c_bool "bool"
 

@@ -4,6 +4,9 @@ from typing_extensions import disjoint_base
 
 LINE: Final[int]
 MAX_OPCODE: Final[int]
+COMMAND_BITS: Final[int]
+IMMEDIATE: Final[int]
+SECOND_SET: Final[int]
 ORPHANED_EXIT: Final[int]
 HAS_FUTEX: Final[bool]
 

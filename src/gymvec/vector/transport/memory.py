@@ -26,11 +26,13 @@ from gymnasium import Space
 
 from gymvec.system.limits import memory_limit
 from gymvec.system.signals import interrupts_held
-from gymvec.vector.parent.infos import SLOT_BYTES
 from gymvec.vector.space_tree import blocks_of, is_array_leaf, leaves, shape_of, subspaces
 from gymvec.vector.transport import control
 
-__all__ = ["ActionRegion", "Segment", "Layout", "Region", "WorkerSlice"]
+__all__ = ["SLOT_BYTES", "ActionRegion", "Segment", "Layout", "Region", "WorkerSlice"]
+
+# Seventeen lines of the cache: with a power of two all slots would share a few of its sets.
+SLOT_BYTES = 1088
 
 _ACTION_ELEMENT_BYTES = 8
 

@@ -12,21 +12,72 @@ import pickle
 import sys
 from collections import ChainMap
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import IntEnum
 from multiprocessing.reduction import ForkingPickler
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+from gymnasium import Space
+from gymnasium.vector.vector_env import AutoresetMode
 
+from gymvec.utils import CloudpickleWrapper
 from gymvec.vector.transport import pipe
+from gymvec.vector.transport.memory import Layout, Segment
 
 if TYPE_CHECKING or not pipe.THREADED:
     from gymvec.vector.transport.pipe import MessagePipe
 else:
     from gymvec.vector.transport.pipe import ThreadedMessagePipe as MessagePipe
 
-__all__ = ["MessagePipe", "MessageKind", "dumps", "join_parts", "parts_of", "pickled_by_value"]
+__all__ = [
+    "Command",
+    "MessageKind",
+    "MessagePipe",
+    "WorkerConfig",
+    "dumps",
+    "join_parts",
+    "parts_of",
+    "pickled_by_value",
+]
+
+
+class Command(IntEnum):
+    """What the parent asks of an environment. The message that some come with has a part for each
+    environment, with its pickled arguments."""
+
+    STEP = 0  # the action is in the segment
+    STEP_WITH_MESSAGE = 1
+    RESET = 2  # without seed and options
+    RESET_WITH_MESSAGE = 3
+    CALL = 4
+    SET_ATTR = 5
+    CLOSE = 6
+
+
+@dataclass
+class WorkerConfig:
+    """All that a worker needs to know, handed to its process."""
+
+    index: int
+    parent_pid: int
+    segment: Segment
+    layout: Layout
+    env_fns: CloudpickleWrapper[Any]
+    connection: Any
+    unused: list[Any]
+    observation_mode: str | tuple[Space[Any], Space[Any]]
+    observation_space: Space[Any]
+    action_space: Space[Any]
+    autoreset_mode: AutoresetMode
+    wait: str
+    polling: bool
+    core: int | None
+    specs: list[bytes]
+    measures_waiting: bool
+    # Of a worker in place of one that died: the pickled last observation of each environment.
+    snapshots: dict[int, bytes] | None
 
 
 class MessageKind(IntEnum):

@@ -8,19 +8,15 @@ import pickle
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
-from gymnasium import Env, Space
+from gymnasium import Env
 from gymnasium.vector.vector_env import AutoresetMode
 
 from gymvec.system.signals import let_interrupts_through
-from gymvec.utils import CloudpickleWrapper
 from gymvec.vector import stepping
 from gymvec.vector.copying import keep_terminal
 from gymvec.vector.distinct import check_distinct
-from gymvec.vector.errors import pack_error, text_of
 from gymvec.vector.space_tree import bind_writer
 from gymvec.vector.spaces import goes_with
 from gymvec.vector.stepping import StepBlocks
@@ -28,15 +24,23 @@ from gymvec.vector.transport import control
 from gymvec.vector.transport.actions import bind_action_reader
 from gymvec.vector.transport.control_worker import Worker
 from gymvec.vector.transport.env_registry import register_missing
+from gymvec.vector.transport.exceptions import pack_error, text_of
 from gymvec.vector.transport.info_schemas import SlotWriter
-from gymvec.vector.transport.memory import Layout, Segment
-from gymvec.vector.transport.messages import MessageKind, MessagePipe, dumps, join_parts, parts_of
+from gymvec.vector.transport.messages import (
+    Command,
+    MessageKind,
+    MessagePipe,
+    WorkerConfig,
+    dumps,
+    join_parts,
+    parts_of,
+)
 from gymvec.vector.transport.pipe import THREADED
 from gymvec.vector.worker.io_wait import WaitMeter
 from gymvec.vector.worker.restarted_env import behind, set_lost
 from gymvec.vector.worker.stepper import Stepper, serve_pass
 
-__all__ = ["Command", "WorkerConfig", "run_worker"]
+__all__ = ["run_worker"]
 
 # How long a worker with unwritten messages waits for the pipe before it looks at its doorbell.
 _FLUSH_SECONDS = 0.001
@@ -47,43 +51,6 @@ _MODES = {
     AutoresetMode.SAME_STEP: stepping.SAME_STEP,
     AutoresetMode.DISABLED: stepping.DISABLED,
 }
-
-
-class Command(IntEnum):
-    """What the parent asks of an environment. The message that some come with has a part for each
-    environment, with its pickled arguments."""
-
-    STEP = 0  # the action is in the segment
-    STEP_WITH_MESSAGE = 1
-    RESET = 2  # without seed and options
-    RESET_WITH_MESSAGE = 3
-    CALL = 4
-    SET_ATTR = 5
-    CLOSE = 6
-
-
-@dataclass
-class WorkerConfig:
-    """All that a worker needs to know, handed to its process."""
-
-    index: int
-    parent_pid: int
-    segment: Segment
-    layout: Layout
-    env_fns: CloudpickleWrapper[Any]
-    connection: Any
-    unused: list[Any]
-    observation_mode: str | tuple[Space[Any], Space[Any]]
-    observation_space: Space[Any]
-    action_space: Space[Any]
-    autoreset_mode: AutoresetMode
-    wait: str
-    polling: bool
-    core: int | None
-    specs: list[bytes]
-    measures_waiting: bool
-    # Of a worker in place of one that died: the pickled last observation of each environment.
-    snapshots: dict[int, bytes] | None
 
 
 def run_worker(config: WorkerConfig) -> None:

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any, Final, SupportsIndex, final
+from typing import Any, SupportsIndex, final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +10,6 @@ from gymvec.vector.stepping import StepBlocks
 from gymvec.vector.transport.action_block import ActionBlock
 from gymvec.vector.transport.control_worker import Worker
 from gymvec.vector.transport.info_schemas import SlotWriter
-
-IMMEDIATE: Final[int]
-COMMAND_BITS: Final[int]
-SECOND_SET: Final[int]
 
 @final
 class Stepper:

@@ -6,6 +6,7 @@ from cpython.dict cimport PyDict_CheckExact
 from cpython.list cimport PyList_GET_SIZE
 from libc.stdint cimport int32_t, uint32_t
 
+from gymvec.vector.transport.control cimport COMMAND_BITS, IMMEDIATE, SECOND_SET
 from gymvec.vector.transport.control_worker cimport Worker
 from gymvec.vector.transport.action_block cimport ActionBlock
 from gymvec.kernels.rows cimport RowWriter
@@ -15,15 +16,6 @@ from gymvec.vector.stepping cimport DISABLED, StepBlocks, of_reset, step_one
 import numpy as np
 
 cnp.import_array()
-
-cpdef enum:
-    # An opcode is a command and flags. The command:
-    COMMAND_BITS = 0xff
-    # The message that belongs to the answer does not wait for the rest of the pass.
-    IMMEDIATE = 0x100
-    # Observations go into the second set of blocks.
-    SECOND_SET = 0x200
-
 
 @cython.final
 cdef class Stepper:
