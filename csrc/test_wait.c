@@ -190,7 +190,7 @@ static void test_presence(void)
     CHECK(gv_presence_pass(&worker, now - 90 * MS, now));
     CHECK(!gv_presence_lacked(&worker, now, cpu));
     /* At work for 9 of 10 ms, with a core throughout. */
-    for (int i = 0; i < 9; i++)
+    for (unsigned i = 0; i < 9; i++)
         CHECK(!gv_presence_pass(&worker, now + i * MS, now + (i + 1) * MS));
     CHECK(gv_presence_pass(&worker, now + 10 * MS, now + 10 * MS));
     CHECK(!gv_presence_lacked(&worker, now + 10 * MS, cpu + 9 * MS));

@@ -13,8 +13,8 @@ from scripted import BOX, Scripted
 
 from gymvec import AsyncVectorEnv, SyncVectorEnv
 from gymvec.kernels import infos, rows, trees
+from gymvec.kernels.trees import KeyedItems
 from gymvec.utils import _array_spaces
-from gymvec.utils._items import KeyedItems
 from gymvec.vector import stepping
 from gymvec.vector.transport import info_schemas
 

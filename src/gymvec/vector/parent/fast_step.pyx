@@ -9,11 +9,10 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
 
 from gymvec.vector.transport.action_block cimport checked_envs
+from gymvec.kernels.arrays cimport READ, checked_array, is_contiguous
 from gymvec.vector.transport.control_parent cimport Parent
 from gymvec.kernels.capi cimport empty_array
 from gymvec.kernels.rows cimport GIL_FREE_BYTES
-
-import numpy as np
 
 cnp.import_array()
 
@@ -132,31 +131,26 @@ cdef class StepResults:
     cdef size_t _nbytes
 
     def __cinit__(self, parts, blocks=()):
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, count
         self._arrays = []
         self._n = 0
         for arrays in parts:
-            kept = tuple([array.view() for array in arrays])
-            for array, kind in zip(kept, (np.float64, np.bool_, np.bool_, np.bool_), strict=True):
-                if (
-                    type(array) is not np.ndarray
-                    or array.ndim != 1
-                    or array.shape != kept[0].shape
-                    or array.dtype != kind
-                    or not (array.flags.c_contiguous and array.flags.aligned)
-                ):
-                    raise ValueError(
-                        f"expected an array of {kind}, as long as the rewards, got {array!r}"
-                    )
-            self._arrays.append(kept)
-            self._n += len(kept[0])
+            rewards, terminations, truncations, messages = arrays
+            rewards = checked_array(rewards, cnp.NPY_DOUBLE, 1, -1, READ, "rewards")
+            count = len(rewards)
+            self._arrays.append((
+                rewards,
+                checked_array(terminations, cnp.NPY_BOOL, 1, count, READ, "terminations"),
+                checked_array(truncations, cnp.NPY_BOOL, 1, count, READ, "truncations"),
+                checked_array(messages, cnp.NPY_BOOL, 1, count, READ, "messages"),
+            ))
+            self._n += count
         self._num_parts = len(self._arrays)
         self._blocks = []
         for block in blocks:
             if (
-                type(block) is not np.ndarray
+                not is_contiguous(block, READ)
                 or block.dtype.hasobject
-                or not block.flags.c_contiguous
                 or block.ndim == 0
                 or len(block) != self._n
             ):
@@ -167,7 +161,7 @@ cdef class StepResults:
             kept_block = block.view()
             self._blocks.append(kept_block)
             self._nbytes += <size_t>cnp.PyArray_NBYTES(<cnp.ndarray>kept_block)
-        self._table = bytearray(self._num_parts * sizeof(Part))
+        self._table = bytearray(<size_t>self._num_parts * sizeof(Part))
         self._parts = <Part*><char*>self._table
         for i in range(self._num_parts):
             rewards, terminations, truncations, messages = self._arrays[i]
