@@ -19,7 +19,7 @@ from gymvec.cli import main as cli
 from gymvec.vector.parent import processes
 from gymvec.vector.transport import control
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = [pytest.mark.not_sanitized, pytest.mark.timeout(200)]
 
 TESTS = [
     "shared memory",

@@ -8,6 +8,8 @@ import pytest
 
 from gymvec.cli import main as cli
 
+pytestmark = pytest.mark.not_sanitized
+
 
 def test_version():
     done = subprocess.run(

@@ -10,6 +10,8 @@ import pytest
 from gymvec.cli.report import results
 from gymvec.measuring.rounds import Row
 
+pytestmark = pytest.mark.not_sanitized
+
 ROOT = Path(__file__).parents[2]
 ABOUT = {
     "command": "python some.py",

@@ -16,6 +16,8 @@ from gymvec.cli import compare as command
 from gymvec.cli.main import main
 from gymvec.measuring import backends
 
+pytestmark = pytest.mark.not_sanitized
+
 HERE = Path(__file__).parent
 QUICK = ["compare/Quick-v0", "--module", "compare_envs", "--rounds", "2", "--seconds", "0.01"]
 

@@ -13,6 +13,8 @@ from marks import gone, mark, marked
 
 from gymvec.measuring.hosts import Failure, Host, OutOfTimeError
 
+pytestmark = pytest.mark.not_sanitized
+
 POSIX = pytest.mark.skipif(os.name != "posix", reason="needs process groups")
 
 

@@ -16,6 +16,8 @@ from gymvec.cli.plot import plot
 from gymvec.measuring import load as load_module
 from gymvec.measuring.load import is_busy, load, load_text
 
+pytestmark = pytest.mark.not_sanitized
+
 WARNING = "The machine is busy: figures that are taken now say little."
 # User, nice, system, idle, iowait, irq, softirq, steal, guest, guest_nice.
 QUIET = "10 0 5 900 7 0 1 0 0 0"

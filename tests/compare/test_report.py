@@ -14,6 +14,8 @@ from gymvec.cli.report import (
 )
 from gymvec.measuring.rounds import Row
 
+pytestmark = pytest.mark.not_sanitized
+
 ROWS = [
     Row("bare loops", 1, None, 10, [1e-5]),
     Row("bare loops", 4, None, 10, [1e-5, 2e-5, 1e-5]),

@@ -8,6 +8,8 @@ import pytest
 
 from gymvec.measuring.workloads import BareLoops
 
+pytestmark = pytest.mark.not_sanitized
+
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="nobody chooses a core")
 @pytest.mark.parametrize("spare", [0, 1])

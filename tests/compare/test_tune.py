@@ -18,6 +18,8 @@ import gymvec
 from gymvec import tune
 from gymvec.measuring import load
 
+pytestmark = pytest.mark.not_sanitized
+
 QUICK = "compare/Quick-v0"
 # The bound is two seconds; a machine that others use too needs longer to end processes.
 GENEROUS_SECONDS = 12.0

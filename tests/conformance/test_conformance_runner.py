@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.not_sanitized
+
 RUNNER = Path(__file__).with_name("run.py")
 
 

@@ -173,6 +173,16 @@ def parts() -> list[list[np.ndarray]]:
 
 
 # By name: what makes the arguments. Methods get their object first.
+GATE = (
+    "state", "closed", "forked", "dead", "replaced", "timed_out", "drained", "unwritten",
+    "ready_first", "indirect", "is_shut",
+)  # fmt: skip
+
+
+def a_gate() -> fast_step.CallGate:
+    return fast_step.CallGate("idle", "stepping")
+
+
 CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "control.header_size": lambda: (),
     "control.queue_size": lambda: (2,),
@@ -215,11 +225,14 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "action_block.ActionBlock": lambda: (guarded((2, 16), np.uint8), guarded((2,), np.uint8), (2,)),
     "action_block.ActionBlock.put": lambda: (a_action_block(), np.zeros((2, 2)), ARRAY_ENVS.copy()),
     "action_block.ActionBlock.__call__": lambda: (a_action_block(), 1),
+    "fast_step.CallGate": lambda: ("idle", "stepping"),
+    **{f"fast_step.CallGate.{name}": lambda: (a_gate(),) for name in GATE},
     "fast_step.StepResults": lambda: (parts(),),
     "fast_step.StepResults.collect": lambda: (fast_step.StepResults(parts()),),
-    "fast_step.StepResults.sent": lambda: (fast_step.StepResults(parts()),),
+    "fast_step.StepResults.take": lambda: (fast_step.StepResults(parts()),),
     "fast_step.StepResults.step": lambda: (
         fast_step.StepResults(parts(), [np.ones((4, 2)), np.ones((4,))]),
+        a_gate(),
         parent(),
         a_action_block().put,
         np.zeros((2, 2)),
@@ -228,6 +241,7 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     ),
     "fast_step.StepResults.finish": lambda: (
         fast_step.StepResults(parts(), [np.ones((4, 2)), np.ones((4,))]),
+        a_gate(),
         parent(),
         0.0,
     ),

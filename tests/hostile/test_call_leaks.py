@@ -8,7 +8,7 @@ import kernel_calls
 import psutil
 import pytest
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.long]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.long, pytest.mark.leaks]
 
 ROUNDS = 50
 # A leak leaves at least one block a round, each time; what Python keeps for later does not.

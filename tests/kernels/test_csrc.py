@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.not_sanitized
+
 CSRC = Path(__file__).parents[2] / "csrc"
 COMPILER = os.environ.get("CC", "cc").split()
 WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Werror"]

@@ -210,6 +210,7 @@ def counts():
     return [sys.getrefcount(watched) for watched in WATCHED]
 
 
+@pytest.mark.leaks
 @pytest.mark.parametrize("name", CASES)
 def test_leaks(name):
     function, fails, share = CASES[name]

@@ -12,62 +12,53 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+def load(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-matrix, check_dist, check_pre_commit = map(load, ("matrix", "check_dist", "check_pre_commit"))
-
-METADATA = """Metadata-Version: 2.4
-Name: gymvec
-Version: 1
-Requires-Dist: numpy>=1.21.2
-Requires-Dist: numpy>=2.1.0; python_version >= "3.13"
-Requires-Dist: gymnasium>=1.1.0
-Requires-Dist: pytest>=8; extra == "test"
-"""
+check_dist = load(ROOT / "tools" / "check_dist.py")
+check_pre_commit = load(ROOT / "tools" / "check_pre_commit.py")
 
 
-def wheel(folder, *names, metadata=METADATA):
+@pytest.fixture(scope="module")
+def noxfile():
+    with pytest.MonkeyPatch.context() as patch:
+        # It finds its files from the root, and changes these variables.
+        patch.chdir(ROOT)
+        patch.delenv("PYTHONPATH", raising=False)
+        patch.setenv("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+        yield load(ROOT / "noxfile.py")
+
+
+def wheel(folder, *names):
     path = folder / "gymvec-1-cp311-cp311-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("gymvec-1.dist-info/METADATA", metadata)
+        archive.writestr("gymvec-1.dist-info/METADATA", "Name: gymvec")
         for name in names:
             archive.writestr(name, "")
     return path
 
 
+DEPENDENCIES = [
+    "numpy>=1.21.2",
+    "numpy>=2.1.0; python_version >= '3.13'",
+    "gymnasium>=1.1.0",
+]
+
+
 @pytest.mark.parametrize(("version", "numpy"), [("3.9", "1.21.2"), ("3.13", "2.1.0")])
-def test_oldest_versions(tmp_path, version, numpy):
-    assert matrix.oldest(wheel(tmp_path), version) == [f"numpy=={numpy}", "gymnasium==1.1.0"]
+def test_oldest_versions(noxfile, monkeypatch, version, numpy):
+    monkeypatch.setitem(noxfile.PROJECT, "dependencies", DEPENDENCIES)
+    assert noxfile.oldest(version) == [f"numpy=={numpy}", "gymnasium==1.1.0"]
 
 
-def test_a_dependency_without_a_lower_bound(tmp_path):
-    metadata = METADATA.replace("gymnasium>=1.1.0", "gymnasium")
-    with pytest.raises(SystemExit, match="gymnasium.*no lower bound"):
-        matrix.oldest(wheel(tmp_path, metadata=metadata), "3.11")
-
-
-def test_a_python_that_is_not_there(monkeypatch, capsys):
-    monkeypatch.setattr(matrix, "interpreter", {"3.11": "python", "9.9": None}.get)
-    monkeypatch.setattr("sys.argv", ["matrix.py", "--pythons", "3.11 9.9"])
-    with pytest.raises(SystemExit) as ended:
-        matrix.main()
-    assert ended.value.code == 1
-    text = capsys.readouterr().err
-    assert "there is no Python 9.9" in text and 'PYTHONS="3.11"' in text
-
-
-def test_no_interpreter_is_found_by_name_alone(monkeypatch, tmp_path):
-    shim = tmp_path / "python3.77"
-    shim.write_text("#!/bin/sh\nexit 127\n")
-    shim.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
-    assert matrix.interpreter("3.77") is None
+def test_a_dependency_without_a_lower_bound(noxfile, monkeypatch):
+    monkeypatch.setitem(noxfile.PROJECT, "dependencies", ["gymnasium<2"])
+    with pytest.raises(ValueError, match="gymnasium.*no lower bound"):
+        noxfile.oldest("3.11")
 
 
 def package():
@@ -103,7 +94,7 @@ def test_faults_of_a_wheel(tmp_path):
         "lacks gymvec/py.typed",
         "lacks the compiled gymvec/utils/_dispatch",
         "has gymvec/kernels/rows.pyx",
-        "has gymvec/_rows.c",
+        "has gymvec/kernels/rows.c",
         "has tests/test_a.py",
     ]
 
@@ -144,14 +135,19 @@ def test_the_sdist_gets_every_file():
 
 
 def test_contributing_names_every_target():
-    makefile, contributing = (
-        (ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", "CONTRIBUTING.md")
+    makefile, sessions, contributing = (
+        (ROOT / name).read_text(encoding="utf-8")
+        for name in ("Makefile", "noxfile.py", "CONTRIBUTING.md")
     )
-    described = re.findall(r"^([a-z-]+):.*## ", makefile, re.M)
-    named = re.findall(r"^make ([a-z-]+)", contributing, re.M)
-    assert len(described) > 20
-    assert {*described} - {*named} == {"help"}
-    assert all(re.search(rf"^{name}:", makefile, re.M) for name in named)
+    lines = re.findall(r"^([a-z -]+):.*## ", makefile, re.M)
+    (passed_on,) = re.findall(r"^SESSIONS := (.*)", makefile, re.M)
+    targets = {*" ".join([*lines, passed_on]).split()}
+    assert len(targets) > 20
+    assert targets - {"help"} == {*re.findall(r"^make ([a-z-]+)", contributing, re.M)}
+    functions = re.findall(r"^@nox.session(.*)\n(?:@.*\n)*def ([a-z_]+)", sessions, re.M)
+    named = {(re.findall(r'name="([a-z-]+)"', options) or [name])[0] for options, name in functions}
+    assert named - targets == {"tests"}
+    assert {*passed_on.split()} <= named
 
 
 def test_pre_commit_agrees():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import subprocess
@@ -45,6 +46,8 @@ def die(how: int) -> Callable[[Any, str], None]:
 
     def act(env: Any, name: str) -> None:
         if how < 0:
+            # A forked worker has pytest's handler, whose dump looks like a failure.
+            faulthandler.disable()
             os.kill(os.getpid(), -how)
             time.sleep(30)
         os._exit(how)

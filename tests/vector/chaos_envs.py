@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+import multiprocessing
 import os
 import signal
 import time
@@ -55,6 +57,9 @@ class Chaotic(gym.Env):
     action_space = Box(-np.inf, np.inf, (2,), np.float64)
 
     def __init__(self, index: int, kind: str) -> None:
+        if multiprocessing.parent_process() is not None:
+            # The worker may be made to fail by a signal. The dump would look like a failure.
+            faulthandler.disable()
         self.observation_space = SPACES[kind]
         self.index = index
         self.kind = kind

@@ -12,7 +12,7 @@ from scripted import BOX, Scripted
 
 from gymvec import AsyncVectorEnv
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.not_sanitized, pytest.mark.timeout(60)]
 
 MANY = 3_000_000
 ZEROS = np.zeros((4, 2), np.float32)
@@ -97,6 +97,7 @@ def total(envs):
 
 
 @pytest.mark.long
+@pytest.mark.leaks
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(("messages", "steps"), [(False, 100_000), (True, 5_000)])
 def test_many_steps_take_no_memory(messages, steps, no_collector):
@@ -132,6 +133,7 @@ class Forgets(list):
 
 
 @pytest.mark.long
+@pytest.mark.leaks
 @pytest.mark.timeout(240)
 def test_many_rounds_leave_nothing(no_collector):
     def round_of_all(i):
@@ -152,6 +154,7 @@ def test_many_rounds_leave_nothing(no_collector):
     assert psutil.Process().children() == children
 
 
+@pytest.mark.leaks
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize("copy", [True, False])

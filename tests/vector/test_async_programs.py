@@ -11,6 +11,7 @@ from async_envs import alive, read_line, start_script, wait_until
 from gymvec.vector.transport.control import HAS_FUTEX
 
 pytestmark = [
+    pytest.mark.not_sanitized,
     pytest.mark.timeout(60),
     pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups"),
 ]

@@ -9,6 +9,7 @@ import pytest
 from gymvec.vector.parent import death_policy as restarts
 
 pytestmark = [
+    pytest.mark.not_sanitized,
     pytest.mark.timeout(120),
     pytest.mark.skipif(sys.platform != "linux", reason="/proc, signals"),
 ]

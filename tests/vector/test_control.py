@@ -278,6 +278,7 @@ def test_closed_objects_are_safe():
 
 
 @linux_only
+@pytest.mark.leaks
 def test_memory_is_flat():
     queues, size = layout([64] * 4)
     segment = Arena(size)

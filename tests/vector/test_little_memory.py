@@ -18,6 +18,7 @@ from gymvec.vector.transport import memory as segment
 resource = pytest.importorskip("resource")
 
 pytestmark = [
+    pytest.mark.not_sanitized,
     pytest.mark.timeout(120),
     pytest.mark.skipif(sys.platform == "win32", reason="the page file"),
 ]

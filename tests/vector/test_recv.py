@@ -17,6 +17,8 @@ import gymvec
 import gymvec.vector.async_vector_env
 from gymvec.vector.copying import copy_value
 
+pytestmark = pytest.mark.not_sanitized
+
 N, BATCH = 5, 2
 
 

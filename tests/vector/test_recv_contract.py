@@ -18,6 +18,8 @@ from gymnasium.vector import AutoresetMode
 
 import gymvec
 
+pytestmark = pytest.mark.not_sanitized
+
 LONG = 30.0
 
 

@@ -29,6 +29,7 @@ from gymvec import AsyncVectorEnv, WorkerDiedError
 from gymvec.vector.errors import StepTimeoutError
 
 pytestmark = [
+    pytest.mark.not_sanitized,
     pytest.mark.timeout(120),
     pytest.mark.skipif(sys.platform == "win32", reason="signals"),
 ]

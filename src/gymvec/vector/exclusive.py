@@ -7,7 +7,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any, TypeVar, cast
 
-__all__ = ["Method", "exclusive", "bare", "in_use"]
+__all__ = ["Method", "exclusive", "bare", "in_use", "ending"]
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -57,13 +57,17 @@ def bare(method: Callable[..., Result]) -> Callable[..., Result] | None:
 
 def in_use(name: str, user: int | None) -> RuntimeError:
     """The error of a call of method ``name`` while thread ``user`` is in another one."""
-    who, end = "another thread", "."
-    if user == get_ident():
-        who = "this thread"
-        end = (
-            ": a signal handler, or code of the caller's own that a call runs, may call "
-            "nothing but `close`."
-        )
+    who = "this" if user == get_ident() else "another"
     return RuntimeError(
-        f"Calling `{name}` while {who} is in a call of this vector environment{end}"
+        f"Calling `{name}` while {who} thread is in a call of this vector environment{ending(user)}"
+    )
+
+
+def ending(user: int | None) -> str:
+    """What a refusal ends with: where thread ``user`` is this one, what it may call."""
+    if user != get_ident():
+        return "."
+    return (
+        ": a signal handler, or code of the caller's own that a call runs, may call nothing but "
+        "`close`."
     )

@@ -17,17 +17,17 @@ from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 from gymvec.kernels.infos import InfoBatch
 from gymvec.utils import batch_space, concatenate, create_empty_array, iterate
 from gymvec.vector import stepping
-from gymvec.vector.arguments import autoreset_mode_of
-from gymvec.vector.copying import keep_terminal, own_action, own_array
-from gymvec.vector.distinct import check_distinct
-from gymvec.vector.exclusive import exclusive, in_use
-from gymvec.vector.requests import (
+from gymvec.vector.arguments import (
+    StepReturn,
+    autoreset_mode_of,
     check_none_missing,
     one_value_each,
     reset_mask,
     reset_seeds,
 )
-from gymvec.vector.returned import StepReturn
+from gymvec.vector.copying import keep_terminal, own_action, own_array
+from gymvec.vector.distinct import check_distinct
+from gymvec.vector.exclusive import exclusive, in_use
 from gymvec.vector.space_tree import bind_stacker, is_builtin
 from gymvec.vector.spaces import batched_observation_space, check_spaces
 
