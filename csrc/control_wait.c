@@ -10,6 +10,7 @@
 #else
 #include <errno.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 #endif
@@ -83,9 +84,9 @@ static void yield_core(void)
     SwitchToThread();
 }
 
-uint64_t gv_thread_time(void)
+gv_usage gv_thread_usage(void)
 {
-    return 0; /* only known in ticks of 16 ms */
+    return (gv_usage){0, 0}; /* only known in ticks of 16 ms */
 }
 
 static bool sleep_for(uint64_t ns)
@@ -108,11 +109,20 @@ static void yield_core(void)
     sched_yield();
 }
 
-uint64_t gv_thread_time(void)
+#ifdef RUSAGE_THREAD
+#define USAGE_OF RUSAGE_THREAD
+#else
+#define USAGE_OF RUSAGE_SELF /* counts preemptions of the other threads, too */
+#endif
+
+gv_usage gv_thread_usage(void)
 {
     struct timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+    struct rusage usage;
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) != 0 || getrusage(USAGE_OF, &usage) != 0)
+        return (gv_usage){0, 0};
+    return (gv_usage){(uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec,
+                      (uint64_t)usage.ru_nivcsw};
 }
 
 /* Sleeps for less than a second; false when a signal cut it short. */
@@ -171,12 +181,14 @@ bool gv_presence_pass(gv_presence *self, uint64_t from, uint64_t now)
     return now - self->begun >= PRESENCE_NS;
 }
 
-bool gv_presence_lacked(gv_presence *self, uint64_t now, uint64_t cpu)
+bool gv_presence_lacked(gv_presence *self, uint64_t now, gv_usage usage)
 {
-    uint64_t ran = cpu - self->cpu, worked = self->working;
-    bool known = self->begun != 0 && cpu != 0;
-    *self = (gv_presence){now, cpu, 0};
-    return known && worked > ran && worked - ran > worked / LACK_SHARE;
+    uint64_t ran = usage.ran - self->usage.ran, worked = self->working;
+    /* A clock that stood still during a pass only counts ticks, or fails. */
+    bool known = self->begun != 0 && ran != 0;
+    bool preempted = usage.preempted != self->usage.preempted;
+    *self = (gv_presence){now, usage, 0};
+    return known && preempted && worked > ran && worked - ran > worked / LACK_SHARE;
 }
 
 gv_waiter gv_waiter_new(gv_policy policy, struct shared_header *header)

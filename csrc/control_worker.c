@@ -67,7 +67,7 @@ static void end_pass(gv_worker *self)
         return;
     uint64_t now = gv_now();
     if (gv_presence_pass(&self->presence, self->pass_begun, now) &&
-        gv_presence_lacked(&self->presence, now, gv_thread_time()))
+        gv_presence_lacked(&self->presence, now, gv_thread_usage()))
         gv_contend(self->header, now);
     self->pass_begun = 0;
 }
