@@ -110,10 +110,11 @@ typedef struct gv_usage {
 
 gv_usage gv_thread_usage(void);
 
-/* No wait spins while the header says that the cores are contended: other processes use them, too, and
- * whoever yields to one of those gets the core back a slice of milliseconds later. A sleeper that
- * is woken preempts them. The first such spell is short; each that follows soon after another is
- * twice as long, so that trying again costs little, and a free machine is found again. */
+/* No wait spins while the header says that the cores are contended, unless its policy never sleeps.
+ * Then other programs use the cores, too: a spinner that yields to one of their processes gets the
+ * core back milliseconds later, but a sleeper that is woken preempts it. The first such spell is
+ * short. A spell that follows soon after another is twice as long, so that trying again costs
+ * little, and a free machine is found again. */
 bool gv_contended(const struct shared_header *header, uint64_t now);
 void gv_contend(struct shared_header *header, uint64_t now);
 
@@ -139,7 +140,7 @@ typedef struct gv_waiter {
     bool slept;      /* in this wait */
     bool shares;     /* the core, as it seemed at the last yield, of this wait or another */
     uint64_t begun;  /* when it began */
-    uint64_t spent;  /* of this wait's spin: time on the core that nobody else wanted */
+    uint64_t spent;  /* of this wait's spin: time that it had the core */
     uint64_t budget; /* most of that */
     gv_counts counts;
 } gv_waiter;
@@ -173,7 +174,7 @@ bool gv_spin(gv_waiter *self, const word *watched, uint32_t goal, const word *ch
 gv_status gv_sleep(gv_waiter *self, word *asleep, const word *watched, uint32_t goal, word *doorbell,
                   uint32_t heard, uint64_t until);
 
-/* Changes `doorbell`, and wakes whoever said that it is asleep. */
+/* Changes `doorbell`, and wakes the other side if that said that it is asleep. */
 void gv_notify(gv_waiter *self, word *doorbell, const word *asleep);
 
 #endif

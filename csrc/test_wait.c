@@ -234,7 +234,7 @@ static void test_usage(void)
     CHECK(after.ran > before.ran && after.preempted >= before.preempted);
 }
 
-/* Whoever would spin for ever sleeps at once. */
+/* A side that would spin for long sleeps at once. */
 static void test_contended_waits(void)
 {
     static const gv_policy patient = {1000000 * MS, false};
