@@ -538,26 +538,23 @@ def test_a_subclass_that_calls_while_it_closes_within_a_call():
 
 
 def test_values_that_call():
-    """Actions while they are copied, infos while they are gathered."""
+    """Actions while they are read, and a subclass's rule for infos."""
     texts = []
 
-    class Calls:
-        def __deepcopy__(self, memo):
+    class Rows(list):
+        def __iter__(self):
             texts.extend(refusals(envs))
-            return self
+            return super().__iter__()
 
-        def __array__(self, dtype=None, copy=None):
-            texts.extend(refusals(envs))
-            return np.zeros((), dtype)
+    class Asks(SyncVectorEnv):
+        def _add_info(self, vector_infos, env_info, env_num):
+            texts.extend(refusals(self))
+            return super()._add_info(vector_infos, env_info, env_num)
 
-    class Tells(Seeded):
-        def step(self, action):
-            return (*super().step(action)[:4], {"value": Calls()})
-
-    space = Dict(a=Discrete(3))
-    envs = SyncVectorEnv([lambda: Tells(action_space=space, length=1)] * 2)
-    envs.reset()
-    envs.step([{"a": Calls()}, {"a": Calls()}])
+    envs = reaching(Asks)
+    del texts[:]
+    assert counts_of(envs.step(Rows([0, 1, 2]))[0]) == [2, 2, 2]
+    assert len(texts) == 4 * len(SYNC_INNER)
     assert_refused(texts)
     envs.close()
 
