@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import inspect
 import multiprocessing
 import weakref
@@ -36,6 +35,7 @@ from gymvec.vector.arguments import (
 )
 from gymvec.vector.copying import copy_value, own_action
 from gymvec.vector.errors import StepTimeoutError, WorkerDiedError
+from gymvec.vector.exclusive import bare, ending, exclusive, in_use
 from gymvec.vector.parent.deadlines import TimedOut, deadline_after
 from gymvec.vector.parent.death_policy import RestartOnDeath, check_replaceable
 from gymvec.vector.parent.fast_step import DONE, SENT, CallGate
@@ -56,7 +56,6 @@ __all__ = ["AsyncVectorEnv"]
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-Method = TypeVar("Method", bound=Callable[..., Any])
 
 # Before Python 3.12 looking up a member of an enumeration takes as long as collecting a step.
 _IDLE = AsyncState.DEFAULT
@@ -66,10 +65,6 @@ _STEP = Command.STEP
 
 # What `call` must not be used for.
 _OWN_METHODS = ("reset", "step", "close", "_setattr", "_check_spaces")
-
-# The methods without their guard. By identity: a subclass's own method may have copied the
-# attributes of the one that it takes the place of.
-_BARE: dict[Any, Callable[..., Any]] = {}
 
 # By id: a subclass may have no hash.
 _made: weakref.WeakValueDictionary[int, AsyncVectorEnv] = weakref.WeakValueDictionary()
@@ -86,34 +81,6 @@ _ON_ARENA = (
     "_batches",
     "_snapshots",
 )
-
-
-def _exclusive(method: Method) -> Method:
-    """Refuse a call of a method of ``AsyncVectorEnv`` while another one is under way.
-
-    Both would write to the same pipes and rows. The other call may be that of another thread, or
-    of the same one, which calls this from a signal handler or from code of the caller's own that
-    a call runs. What a call itself consists of goes through ``AsyncVectorEnv._within``.
-    """
-
-    @functools.wraps(method)
-    def guarded(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        me = get_ident()
-        user = self._user
-        if user is not None and user != ~me:
-            self._refuse(method.__name__)
-        # Nothing is called since the look: neither another thread nor a signal has come between.
-        self._user = me
-        try:
-            return method(self, *args, **kwargs)
-        except Exception as error:
-            self._check_not_closed_meanwhile(error)
-            raise
-        finally:
-            self._user = user
-
-    _BARE[guarded] = method
-    return cast(Method, guarded)
 
 
 class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
@@ -448,7 +415,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
 
     # --- reset ---
 
-    @_exclusive
+    @exclusive
     def reset(
         self,
         *,
@@ -459,7 +426,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         self._within(self.reset_async, seed=seed, options=options)
         return self._within(self.reset_wait)
 
-    @_exclusive
+    @exclusive
     def reset_async(
         self,
         seed: int | Sequence[int | None] | None = None,
@@ -501,7 +468,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
             self._check_idle("reset_async", end="")
         self._begin(AsyncState.WAITING_RESET, command, arguments, envs)
 
-    @_exclusive
+    @exclusive
     def reset_wait(self, timeout: float | None = None) -> tuple[ObsType, dict[str, Any]]:
         """Wait for what :meth:`reset_async` began.
 
@@ -536,7 +503,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         user = self._user
         if user is not None and user != ~me:
             self._refuse("step")
-        # As in `_exclusive`, which would add a tenth to the parent's instructions of a step.
+        # As in `exclusive`, which would add a tenth to the parent's instructions of a step.
         self._user = me
         try:
             if env_ids is None and not self._gate.is_shut:
@@ -556,7 +523,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         finally:
             self._user = user
 
-    @_exclusive
+    @exclusive
     def step_async(self, actions: ActType) -> None:
         """Begin to step the sub-environments.
 
@@ -599,7 +566,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
             self._check_idle("step_async")
             self._begin(_STEPPING, Command.STEP_WITH_MESSAGE, arguments, None)
 
-    @_exclusive
+    @exclusive
     def step_wait(self, timeout: float | None = None) -> StepReturn[ObsType]:
         """Wait for what :meth:`step_async` began.
 
@@ -649,7 +616,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
     #
     # Names and order of arguments are those of EnvPool and of the Arcade Learning Environment.
 
-    @_exclusive
+    @exclusive
     def async_reset(
         self,
         seed: int | Sequence[int | None] | None = None,
@@ -698,7 +665,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
                 self._drop_timed_out_to_send("async_reset")
             batches.send(command, arguments, envs)
 
-    @_exclusive
+    @exclusive
     def send(self, actions: Any, env_ids: Any = None) -> None:
         """Begin to step some sub-environments, for :meth:`recv`.
 
@@ -751,7 +718,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         self._check_not_waiting("send")
         self._batches.send(Command.STEP_WITH_MESSAGE, arguments, envs)
 
-    @_exclusive
+    @exclusive
     def recv(self, timeout: float | None = None) -> StepReturn[Any]:
         """Wait for the ``batch_size`` sub-environments that are ready first.
 
@@ -839,18 +806,18 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         """A copy of the random number generator of each sub-environment."""
         return self.get_attr("np_random")
 
-    @_exclusive
+    @exclusive
     def render(self) -> tuple[RenderFrame, ...] | None:
         """The rendered frames of the sub-environments."""
         return self._within(self.call, "render")
 
-    @_exclusive
+    @exclusive
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Call a method of each sub-environment, or get its attribute; see :meth:`call_async`."""
         self._within(self.call_async, name, *args, **kwargs)
         return self._within(self.call_wait)
 
-    @_exclusive
+    @exclusive
     def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
         """Begin to call a method of each sub-environment, or to get its attribute.
 
@@ -877,7 +844,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         arguments = dict.fromkeys(range(self.num_envs), argument)
         self._begin(AsyncState.WAITING_CALL, Command.CALL, arguments, None)
 
-    @_exclusive
+    @exclusive
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Wait for what :meth:`call_async` began.
 
@@ -899,12 +866,12 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         self._gate.state = _IDLE
         return results
 
-    @_exclusive
+    @exclusive
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Get an attribute of each sub-environment, looked up through the wrappers."""
         return self._within(self.call, name)
 
-    @_exclusive
+    @exclusive
     def set_attr(self, name: str, values: list[Any] | tuple[Any, ...] | object) -> None:
         """Set an attribute of each sub-environment.
 
@@ -1058,17 +1025,8 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
         """Say why a method cannot be called now: another call is under way."""
         if self._closing:
             raise self._closed_error()
-        who, end = "another thread", "."
-        if self._user == get_ident():
-            who = "this thread"
-            end = (
-                ": a signal handler, or code of the caller's own that a call runs, may call "
-                "nothing but `close`."
-            )
-        self._check_not_waiting(name, end)
-        raise RuntimeError(
-            f"Calling `{name}` while {who} is in a call of this vector environment{end}"
-        )
+        self._check_not_waiting(name, ending(self._user))
+        raise in_use(name, self._user)
 
     def _within(
         self,
@@ -1081,7 +1039,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
 
         Where a subclass has its own, the call is lent to that: it may call others in its turn.
         """
-        function: Callable[..., Result] | None = _BARE.get(getattr(method, "__func__", None))
+        function = bare(method)
         if function is not None:
             return function(self, *args, **kwargs)
         user = get_ident()
