@@ -73,7 +73,7 @@ ARGUMENTS_test_handovers.portable := 10000
 .SECONDEXPANSION:
 build/c/%: csrc/$$(basename $$*).c $$(if $$(findstring fuzz_,$$*),csrc/fuzz_driver.c) $(C_CODE) $(wildcard csrc/*.h)
 	mkdir -p $(@D)
-	$(CC) -std=c11 -Wall -Wextra -g -O1 -pthread $(FLAGS$(suffix $@)) $(filter %.c,$^) -lm -o $@
+	$(CC) -std=c11 -Wall -Wextra -Wconversion -Werror -g -O1 -pthread $(FLAGS$(suffix $@)) $(filter %.c,$^) -lm -o $@
 
 test-c: $(C_PROGRAMS:%=build/c/%) ## The C tests: plain, portable, with sanitizers of addresses and of threads
 	$(foreach program,$^,$(program) $(ARGUMENTS_$(notdir $(program))) &&) true

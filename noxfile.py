@@ -228,7 +228,7 @@ def conformance_checkout(session):
 def docs(session):
     """The documentation into site; a broken link is an error."""
     install(session, "docs")
-    session.run("mkdocs", "build", "--strict", "--quiet", env={"NO_MKDOCS_2_WARNING": "1"})
+    session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
 @nox.session

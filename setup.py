@@ -1,7 +1,7 @@
 """The extension modules of gymvec; everything else is in pyproject.toml.
 
 The environment variable GYMVEC_BUILD chooses how they are compiled:
-``release`` (the default), ``debug`` (bounds checks, assertions, no optimisation), ``sanitize``
+``release`` (the default), ``debug`` (bounds checks, assertions, warnings are errors), ``sanitize``
 (debug with AddressSanitizer and UndefinedBehaviorSanitizer) or ``portable`` (release without what
 only Linux has, and with the pipes of Windows). Each has a build
 folder of its own: neither Cython nor setuptools builds anew when only the flags differ.
@@ -29,12 +29,15 @@ else:
         "-std=c11",
         "-Wall",
         "-Wextra",
-        "-Wno-unused-parameter",
+        "-Wconversion",
         "-fvisibility=hidden",
         "-pthread",
     ]
     compile_args += ["-O1", "-g", "-UNDEBUG"] if CHECKED else ["-O3", "-g0"]
     link_args = ["-pthread"]
+    if CHECKED:
+        # Not in a release: what compilers and headers to come warn of must not end an install.
+        compile_args.append("-Werror")
     if sys.platform == "linux" and not CHECKED:
         link_args.append("-Wl,--strip-all")
     if MODE == "sanitize":
@@ -85,10 +88,8 @@ setup(
     ext_modules=cythonize(
         [
             extension("utils._dispatch"),
-            extension("utils._items"),
             extension("kernels.rows", "rows.c"),
-            extension("kernels.blocks", "rows.c"),
-            extension("utils._array_spaces", "rows.c"),
+            extension("utils._array_spaces"),
             extension("kernels.infos"),
             extension("vector.stepping"),
             extension("kernels.trees"),
@@ -96,8 +97,7 @@ setup(
             extension("vector.parent.fast_step"),
             extension("vector.transport.pipe"),
             extension("vector.worker.stepper"),
-            extension("vector.transport.info_schemas", "rows.c"),
-            extension("vector.transport.info_columns"),
+            extension("vector.transport.info_schemas"),
             extension("vector.transport.control", *CONTROL),
             extension("vector.transport.control_parent", *CONTROL),
             extension("vector.transport.control_worker", *CONTROL),

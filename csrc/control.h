@@ -18,14 +18,14 @@
 #define GV_NO_LIMIT UINT64_MAX    /* a wait without a time-out; a spin that never sleeps */
 #define GV_ORPHANED 113           /* exit code of a worker whose parent is gone */
 
-/* How long each side spins before it sleeps, on a core that nobody else wants. To be woken takes a
- * process 5 to 70 us, and now and then a whole pass of another one beside which it was put. The
- * worker's is longer than it waits for its fellows and for a loop that does little besides
- * stepping, and short enough to be off the core when a learner computes. The parent has nothing
- * else to do, and all wait for it: with its spin longer than the steps of most environments, steps
- * of 0.8 ms took 6 percent less. Where there is no core more than workers, a parent that has one to
- * itself has crowded two workers onto another, and the system sees no reason to move one: it must
- * sleep soon (CartPoles took 5 to 10 percent less time). */
+/* How long each side spins, with its core to itself, before it sleeps. A wake-up takes 5 to 70 us,
+ * and sometimes a whole pass of another worker, if the system puts both on one core. A worker spins
+ * longer than it waits for the other workers and for a loop that does little besides stepping, but
+ * is off the core while a learner computes. The parent has nothing else to do, and all wait for it:
+ * with a spin longer than the steps of most environments, steps of 0.8 ms took 6 percent less. With
+ * no more cores than workers, a parent that spins crowds two workers onto one core, and the system
+ * sees no reason to move one. Then the parent must sleep soon: CartPoles took 5 to 10 percent less
+ * time. */
 #define GV_WORKER_SPIN_NS 500000u
 #define GV_PARENT_SPIN_NS 2000000u
 #define GV_CROWDED_SPIN_NS 50000u

@@ -10,6 +10,7 @@
 #else
 #include <errno.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 #endif
@@ -29,33 +30,32 @@
 #include <intrin.h>
 #endif
 
-/* Between two yields, where nobody else wants the core. Who shares it with the one it waits for
- * would keep that one from its work (with 32 pauses, eight CartPoles took 3 percent longer), and
- * yields after a single look. */
+/* Pauses between two yields, for a side that has its core to itself. A side that shares its core
+ * with the side that it waits for yields after a single look, because each pause keeps the other
+ * side from its work: with 32 pauses, eight CartPoles took 3 percent longer. */
 #define PAUSES 8
-/* After a longer lap the core is taken for shared. A wrong guess costs a few looks. */
+/* After a longer lap (pauses and a yield) the core is taken for shared. A wrong guess costs a few
+ * looks. */
 #define LONE_LAP_NS 1000u
-/* No lap of pauses and a yield takes longer by itself. The rest of a longer one belonged to
- * somebody else on the same core, so it is not counted as spinning. */
+/* No lap takes longer by itself. The rest of a longer one belonged to another thread on the same
+ * core, so it is not charged as spinning. */
 #define LAP_NS 4000u
-/* A spin that sees a change this long after it was made had given its core to another process. By
- * itself it takes a microsecond; to be woken takes 5 to 70. A slice of another process is 1 to 4
- * ms.
- */
+/* A spin that sees a change this long after it was made had lost its core to another process. A
+ * spin with a core sees it within a microsecond. A slice of another process is 1 to 4 ms. */
 #define LATE_NS 200000u
-/* A change that seems older was stamped by nobody. */
+/* A change that seems older has a stamp that no side wrote. */
 #define LATE_MOST_NS (60u * 1000000000ull)
-/* No spin lasts longer, however little of that it had a core: beside so long a wait, to be woken
- * costs nothing. */
+/* No spin lasts longer, even if it had a core for little of that time. After so long a wait, the 5
+ * to 70 us of a wake-up do not matter. */
 #define SPIN_MOST_NS 20000000u
-/* Spells without spinning. A late spin costs a slice, 4 ms: beside a process that takes the core
- * each time, trying again costs less than a hundredth of the time at the longest. A spell is the
- * first again when FRESH_SPELLS times as long as it was has passed since. */
+/* The shortest and the longest spell without spinning. A spin that loses its core costs a slice, 4
+ * ms, which is less than a hundredth of the longest spell. If FRESH_SPELLS times the length of a
+ * spell has passed since its end, the next spell is the shortest again. */
 #define SPELL_LEAST_NS (10u * 1000000u)
 #define SPELL_MOST_NS (640u * 1000000u)
 #define FRESH_SPELLS 8u
-/* A worker without a core for a fifth of its work shares it with somebody else: its own parent and
- * fellows yield. */
+/* A worker that had no core for a fifth of its work shares the core with a process of another
+ * program. Its parent and the other workers yield, so they take less. */
 #define PRESENCE_NS (10u * 1000000u)
 #define LACK_SHARE 5u
 #define NAP_LEAST_NS 20000u
@@ -83,9 +83,9 @@ static void yield_core(void)
     SwitchToThread();
 }
 
-uint64_t gv_thread_time(void)
+gv_usage gv_thread_usage(void)
 {
-    return 0; /* only known in ticks of 16 ms */
+    return (gv_usage){0, 0}; /* only known in ticks of 16 ms */
 }
 
 static bool sleep_for(uint64_t ns)
@@ -108,11 +108,20 @@ static void yield_core(void)
     sched_yield();
 }
 
-uint64_t gv_thread_time(void)
+#ifdef RUSAGE_THREAD
+#define USAGE_OF RUSAGE_THREAD
+#else
+#define USAGE_OF RUSAGE_SELF /* counts preemptions of the other threads, too */
+#endif
+
+gv_usage gv_thread_usage(void)
 {
     struct timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+    struct rusage usage;
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) != 0 || getrusage(USAGE_OF, &usage) != 0)
+        return (gv_usage){0, 0};
+    return (gv_usage){(uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec,
+                      (uint64_t)usage.ru_nivcsw};
 }
 
 /* Sleeps for less than a second; false when a signal cut it short. */
@@ -142,7 +151,8 @@ uint64_t gv_later(uint64_t time, uint64_t ns)
 
 bool gv_contended(const struct shared_header *header, uint64_t now)
 {
-    /* Relaxed here and below: advice. What was noted long ago is not ahead by so little. */
+    /* Relaxed here and below: advice. A spell that is over, even long ago, does not end within its
+     * own length from now. */
     uint32_t length = atomic_load_explicit(&header->contended_for, memory_order_relaxed);
     uint32_t until = atomic_load_explicit(&header->contended_until, memory_order_relaxed);
     return length <= gv_moment(SPELL_MOST_NS) && until - gv_moment(now) - 1 < length;
@@ -171,12 +181,14 @@ bool gv_presence_pass(gv_presence *self, uint64_t from, uint64_t now)
     return now - self->begun >= PRESENCE_NS;
 }
 
-bool gv_presence_lacked(gv_presence *self, uint64_t now, uint64_t cpu)
+bool gv_presence_lacked(gv_presence *self, uint64_t now, gv_usage usage)
 {
-    uint64_t ran = cpu - self->cpu, worked = self->working;
-    bool known = self->begun != 0 && cpu != 0;
-    *self = (gv_presence){now, cpu, 0};
-    return known && worked > ran && worked - ran > worked / LACK_SHARE;
+    uint64_t ran = usage.ran - self->usage.ran, worked = self->working;
+    /* A clock that stood still during a pass only counts ticks, or fails. */
+    bool known = self->begun != 0 && ran != 0;
+    bool preempted = usage.preempted != self->usage.preempted;
+    *self = (gv_presence){now, usage, 0};
+    return known && preempted && worked > ran && worked - ran > worked / LACK_SHARE;
 }
 
 gv_waiter gv_waiter_new(gv_policy policy, struct shared_header *header)
@@ -198,8 +210,8 @@ uint64_t gv_waiter_begin(gv_waiter *self, uint64_t ns, bool gil_held)
     return gv_later(now, gil_held && ns > GV_GIL_HELD_NS ? GV_GIL_HELD_NS : ns);
 }
 
-/* A side whose waits outlast the full spin would only burn its core: its spin is halved each time,
- * and comes back whole with the first wait that was caught, or that a full spin would have caught.
+/* If waits outlast the full spin, spinning only burns the core: each such wait halves the spin. The
+ * first wait that ended within a spin, or that a full spin would have caught, makes it full again.
  */
 void gv_waiter_end(gv_waiter *self)
 {
@@ -241,10 +253,10 @@ void gv_waiter_caught(gv_waiter *self, uint64_t now, uint64_t lap, uint32_t mome
         gv_contend(self->header, now);
 }
 
-/* The yields make spinning right with more processes than cores: the core goes to who has work. Who
- * shares it with a worker that is at work for long spins little and is there at once when the
- * worker yields in turn; asleep it would have to be woken, and might be put on the wrong core.
- * Acquire: see the promise in the header. */
+/* The yields make spinning right with more processes than cores: a side with work gets the core. A
+ * parent that shares a core with a busy worker spins little, and runs as soon as the worker
+ * yields. If it slept, it would have to be woken, perhaps on the wrong core. Acquire: what was
+ * written before the word reached its goal is seen. */
 bool gv_spin(gv_waiter *self, const word *watched, uint32_t goal, const word *changed_at,
              uint64_t until)
 {
@@ -327,7 +339,7 @@ gv_status gv_sleep(gv_waiter *self, word *asleep, const word *watched, uint32_t 
     atomic_store_explicit(asleep, 1, memory_order_seq_cst);
     if (!gv_reached(atomic_load_explicit(watched, memory_order_seq_cst), goal))
         status = futex_wait(self, doorbell, heard, until == UINT64_MAX ? NULL : timeout);
-    /* Relaxed: who still reads 1 makes one system call too many, and that is all. */
+    /* Relaxed: a side that still reads 1 makes one system call too many, and no more. */
     atomic_store_explicit(asleep, 0, memory_order_relaxed);
 #else
     (void)asleep, (void)doorbell, (void)heard;
@@ -336,7 +348,7 @@ gv_status gv_sleep(gv_waiter *self, word *asleep, const word *watched, uint32_t 
 }
 
 /* Sequentially consistent: the other half of the hand-shake in gv_sleep. As a release, the add also
- * publishes what was written before to whoever hears the doorbell. */
+ * publishes what was written before to the side that hears the doorbell. */
 void gv_notify(gv_waiter *self, word *doorbell, const word *asleep)
 {
     atomic_fetch_add_explicit(doorbell, 1, memory_order_seq_cst);

@@ -102,29 +102,36 @@ static inline uint32_t gv_moment(uint64_t now)
     return (uint32_t)(now >> 10);
 }
 
-/* Nanoseconds that this thread has run; 0 where the system cannot say. */
-uint64_t gv_thread_time(void);
+/* What the system says of this thread; both numbers are 0 where it cannot say. */
+typedef struct gv_usage {
+    uint64_t ran;       /* nanoseconds on a core */
+    uint64_t preempted; /* times that another thread was given its core */
+} gv_usage;
 
-/* No wait spins while the header says that the cores are contended: other processes use them, too, and
- * whoever yields to one of those gets the core back a slice of milliseconds later. A sleeper that
- * is woken preempts them. The first such spell is short; each that follows soon after another is
- * twice as long, so that trying again costs little, and a free machine is found again. */
+gv_usage gv_thread_usage(void);
+
+/* No wait spins while the header says that the cores are contended, unless its policy never sleeps.
+ * Then other programs use the cores, too: a spinner that yields to one of their processes gets the
+ * core back milliseconds later, but a sleeper that is woken preempts it. The first such spell is
+ * short. A spell that follows soon after another is twice as long, so that trying again costs
+ * little, and a free machine is found again. */
 bool gv_contended(const struct shared_header *header, uint64_t now);
 void gv_contend(struct shared_header *header, uint64_t now);
 
 /* Whether a worker has a core while it is at work, asked once in GV_PRESENCE_NS. */
 typedef struct gv_presence {
     uint64_t begun;   /* of the stretch that is under way; 0 before the first */
-    uint64_t cpu;     /* of this thread, then */
+    gv_usage usage;   /* of this thread, then */
     uint64_t working; /* time in passes since */
 } gv_presence;
 
 /* Takes a pass from `from` to `now` into account; true when it is time to ask. */
 bool gv_presence_pass(gv_presence *self, uint64_t from, uint64_t now);
 
-/* Whether the passes since the last question took much longer than the thread ran (`cpu`, its time
- * on a core so far). */
-bool gv_presence_lacked(gv_presence *self, uint64_t now, uint64_t cpu);
+/* Whether the passes since the last question took much longer than the thread ran, because another
+ * thread had its core. An environment that sleeps or waits for a socket does not run either, but
+ * is not preempted. */
+bool gv_presence_lacked(gv_presence *self, uint64_t now, gv_usage usage);
 
 typedef struct gv_waiter {
     gv_policy policy;
@@ -133,7 +140,7 @@ typedef struct gv_waiter {
     bool slept;      /* in this wait */
     bool shares;     /* the core, as it seemed at the last yield, of this wait or another */
     uint64_t begun;  /* when it began */
-    uint64_t spent;  /* of this wait's spin: time on the core that nobody else wanted */
+    uint64_t spent;  /* of this wait's spin: time that it had the core */
     uint64_t budget; /* most of that */
     gv_counts counts;
 } gv_waiter;
@@ -167,7 +174,7 @@ bool gv_spin(gv_waiter *self, const word *watched, uint32_t goal, const word *ch
 gv_status gv_sleep(gv_waiter *self, word *asleep, const word *watched, uint32_t goal, word *doorbell,
                   uint32_t heard, uint64_t until);
 
-/* Changes `doorbell`, and wakes whoever said that it is asleep. */
+/* Changes `doorbell`, and wakes the other side if that said that it is asleep. */
 void gv_notify(gv_waiter *self, word *doorbell, const word *asleep);
 
 #endif

@@ -60,14 +60,14 @@ void gv_worker_close(gv_worker *self)
     free(self);
 }
 
-/* What the waits do after it is right for what the pass has met. */
+/* If the worker lacked a core in its passes, the waits of all sides sleep for a spell. */
 static void end_pass(gv_worker *self)
 {
     if (self->pass_begun == 0)
         return;
     uint64_t now = gv_now();
     if (gv_presence_pass(&self->presence, self->pass_begun, now) &&
-        gv_presence_lacked(&self->presence, now, gv_thread_time()))
+        gv_presence_lacked(&self->presence, now, gv_thread_usage()))
         gv_contend(self->header, now);
     self->pass_begun = 0;
 }
@@ -130,8 +130,8 @@ int32_t gv_take(gv_worker *self, uint32_t *opcode)
     return -1;
 }
 
-/* The one add of `count` that takes `done` across `target` rings; so a target of an earlier wait
- * rings nobody. WorkerConfig: see gv_sleep and gv_parent_wait. */
+/* The one add of `count` that takes `done` across `target` rings, so that a target of an earlier wait
+ * wakes no parent. Memory order: see gv_sleep and gv_parent_wait. */
 static void publish(gv_worker *self, uint32_t count)
 {
     struct shared_header *header = self->header;

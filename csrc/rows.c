@@ -4,12 +4,12 @@
 #include <math.h>
 #include <string.h>
 
-gv_status gv_total_bytes(size_t count, size_t size, size_t *total)
+bool gv_total_bytes(size_t count, size_t size, size_t *total)
 {
     if (size != 0 && count > SIZE_MAX / size)
-        return GV_OVERFLOW;
+        return false;
     *total = count * size;
-    return GV_OK;
+    return true;
 }
 
 /* A constant size lets the compiler turn memmove into loads and stores. */
@@ -36,18 +36,18 @@ void gv_stack_rows(char *block, const char *const *rows, size_t n, size_t row_by
     }
 }
 
-gv_status gv_gather_rows(char *out, const char *block, size_t block_rows, const int64_t *index,
-                         size_t n, size_t row_bytes)
+bool gv_gather_rows(char *out, const char *block, size_t block_rows, const int64_t *index, size_t n,
+                    size_t row_bytes)
 {
     for (size_t i = 0; i < n; i++)
         if (index[i] < 0 || (uint64_t)index[i] >= block_rows)
-            return GV_INDEX;
+            return false;
     for (size_t i = 0; i < n; i++)
         memmove(out + i * row_bytes, block + (size_t)index[i] * row_bytes, row_bytes);
-    return GV_OK;
+    return true;
 }
 
-gv_status gv_narrow_row(float *out, const double *values, size_t n)
+bool gv_narrow_row(float *out, const double *values, size_t n)
 {
     /* The range is tested instead of the floating-point flags: it needs no fenv access, which
      * compilers honour differently, and vectorizes. The test declines a little more than the
@@ -59,25 +59,25 @@ gv_status gv_narrow_row(float *out, const double *values, size_t n)
         outside |= (unsigned)(size < (double)FLT_MIN) & (unsigned)(size != 0.0);
     }
     if (outside)
-        return GV_DECLINED;
+        return false;
     for (size_t i = 0; i < n; i++)
         out[i] = (float)values[i];
-    return GV_OK;
+    return true;
 }
 
 #define PUT_INTEGER_OF(type)                                                                       \
     do {                                                                                           \
         const type number = (type)value;                                                           \
         if ((int64_t)number != value)                                                              \
-            return GV_DECLINED;                                                                    \
+            return false;                                                                          \
         memcpy(out, &number, sizeof number);                                                       \
-        return GV_OK;                                                                              \
+        return true;                                                                               \
     } while (0)
 
-gv_status gv_put_integer(char *out, size_t size, int is_signed, int64_t value)
+bool gv_put_integer(char *out, size_t size, bool is_signed, int64_t value)
 {
     if (!is_signed && value < 0)
-        return GV_DECLINED;
+        return false;
     switch (size) {
     case 1:
         if (is_signed)
@@ -94,6 +94,6 @@ gv_status gv_put_integer(char *out, size_t size, int is_signed, int64_t value)
     case 8:
         PUT_INTEGER_OF(int64_t);
     default:
-        return GV_DECLINED;
+        return false;
     }
 }

@@ -6,31 +6,28 @@
 #ifndef GYMVEC_ROWS_H
 #define GYMVEC_ROWS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum {
-    GV_OK = 0,
-    GV_DECLINED = 1, /* not a job for this kernel; nothing was touched */
-    GV_INDEX = 2,    /* an index outside its block; nothing was touched */
-    GV_OVERFLOW = 3  /* a size that does not fit size_t */
-} gv_status;
+/* Functions that answer a bool did the whole job, or nothing at all and answer false. */
 
-/* Bytes of `count` items of `size` bytes each. */
-gv_status gv_total_bytes(size_t count, size_t size, size_t *total);
+/* Bytes of `count` items of `size` bytes each. False where they do not fit size_t. */
+bool gv_total_bytes(size_t count, size_t size, size_t *total);
 
 /* block[i] = *rows[i] for i in [0, n). `block` holds n rows. */
 void gv_stack_rows(char *block, const char *const *rows, size_t n, size_t row_bytes);
 
-/* out[i] = block[index[i]] for i in [0, n). `out` holds n rows, `block` holds `block_rows`. */
-gv_status gv_gather_rows(char *out, const char *block, size_t block_rows, const int64_t *index,
-                         size_t n, size_t row_bytes);
+/* out[i] = block[index[i]] for i in [0, n). `out` holds n rows, `block` holds `block_rows`. False
+ * where an index is outside its block. */
+bool gv_gather_rows(char *out, const char *block, size_t block_rows, const int64_t *index, size_t n,
+                    size_t row_bytes);
 
-/* One float64 row as float32. Declines where NumPy's cast might warn: values that are not
+/* One float64 row as float32. False where NumPy's cast might warn: values that are not
  * finite, overflow, or lie below the normal range of float32. */
-gv_status gv_narrow_row(float *out, const double *values, size_t n);
+bool gv_narrow_row(float *out, const double *values, size_t n);
 
-/* An integer of `size` bytes (1, 2, 4 or 8). Declines a value that does not fit. */
-gv_status gv_put_integer(char *out, size_t size, int is_signed, int64_t value);
+/* An integer of `size` bytes (1, 2, 4 or 8). False where the value does not fit. */
+bool gv_put_integer(char *out, size_t size, bool is_signed, int64_t value);
 
 #endif

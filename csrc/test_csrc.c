@@ -22,16 +22,16 @@ static char *bytes(size_t size, char first)
 static void test_total_bytes(void)
 {
     size_t total = 7;
-    assert(gv_total_bytes(3, 4, &total) == GV_OK && total == 12);
-    assert(gv_total_bytes(0, 4, &total) == GV_OK && total == 0);
-    assert(gv_total_bytes(SIZE_MAX, 0, &total) == GV_OK && total == 0);
-    assert(gv_total_bytes(0, SIZE_MAX, &total) == GV_OK && total == 0);
-    assert(gv_total_bytes(SIZE_MAX, 1, &total) == GV_OK && total == SIZE_MAX);
-    assert(gv_total_bytes(SIZE_MAX / 2, 2, &total) == GV_OK && total == SIZE_MAX - 1);
+    assert(gv_total_bytes(3, 4, &total) && total == 12);
+    assert(gv_total_bytes(0, 4, &total) && total == 0);
+    assert(gv_total_bytes(SIZE_MAX, 0, &total) && total == 0);
+    assert(gv_total_bytes(0, SIZE_MAX, &total) && total == 0);
+    assert(gv_total_bytes(SIZE_MAX, 1, &total) && total == SIZE_MAX);
+    assert(gv_total_bytes(SIZE_MAX / 2, 2, &total) && total == SIZE_MAX - 1);
     total = 7;
-    assert(gv_total_bytes(SIZE_MAX / 2 + 1, 2, &total) == GV_OVERFLOW && total == 7);
-    assert(gv_total_bytes(SIZE_MAX, SIZE_MAX, &total) == GV_OVERFLOW && total == 7);
-    assert(gv_total_bytes(2, SIZE_MAX, &total) == GV_OVERFLOW && total == 7);
+    assert(!gv_total_bytes(SIZE_MAX / 2 + 1, 2, &total) && total == 7);
+    assert(!gv_total_bytes(SIZE_MAX, SIZE_MAX, &total) && total == 7);
+    assert(!gv_total_bytes(2, SIZE_MAX, &total) && total == 7);
 }
 
 static void test_stack_rows(size_t row_bytes, size_t n)
@@ -98,7 +98,7 @@ static void test_gather_rows(size_t row_bytes)
     const int64_t index[4] = {2, 0, 2, 1};
     char *block = bytes(3 * row_bytes, 1);
     char *out = bytes(4 * row_bytes, 60);
-    assert(gv_gather_rows(out, block, 3, index, 4, row_bytes) == GV_OK);
+    assert(gv_gather_rows(out, block, 3, index, 4, row_bytes));
     for (size_t i = 0; i < 4; i++)
         assert(memcmp(out + i * row_bytes, block + (size_t)index[i] * row_bytes, row_bytes) == 0);
     free(block);
@@ -115,16 +115,16 @@ static void test_gather_rows_outside(void)
             char *out = bytes(3 * 8, 60);
             char *before = bytes(3 * 8, 60);
             index[place] = bad[i];
-            assert(gv_gather_rows(out, block, 3, index, 3, 8) == GV_INDEX);
+            assert(!gv_gather_rows(out, block, 3, index, 3, 8));
             assert(memcmp(out, before, 3 * 8) == 0);
             free(block);
             free(out);
             free(before);
         }
-    assert(gv_gather_rows(NULL, NULL, 0, NULL, 0, 8) == GV_OK);
+    assert(gv_gather_rows(NULL, NULL, 0, NULL, 0, 8));
     const int64_t zero = 0;
     char out[1];
-    assert(gv_gather_rows(out, out, 0, &zero, 1, 1) == GV_INDEX);
+    assert(!gv_gather_rows(out, out, 0, &zero, 1, 1));
 }
 
 static void test_narrow_row(void)
@@ -137,7 +137,7 @@ static void test_narrow_row(void)
     double *values = malloc(n * sizeof *values);
     assert(out != NULL && values != NULL);
     memcpy(values, fine, sizeof fine);
-    assert(gv_narrow_row(out, values, n) == GV_OK);
+    assert(gv_narrow_row(out, values, n));
     for (size_t i = 0; i < n; i++)
         assert(out[i] == (float)fine[i] && !signbit(out[i]) == !signbit(fine[i]));
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
@@ -146,11 +146,11 @@ static void test_narrow_row(void)
             values[place] = odd[i];
             for (size_t j = 0; j < n; j++)
                 out[j] = 7;
-            assert(gv_narrow_row(out, values, n) == GV_DECLINED);
+            assert(!gv_narrow_row(out, values, n));
             for (size_t j = 0; j < n; j++)
                 assert(out[j] == 7);
         }
-    assert(gv_narrow_row(out, values, 0) == GV_OK);
+    assert(gv_narrow_row(out, values, 0));
     free(out);
     free(values);
 }
@@ -159,7 +159,7 @@ static void puts_integer(size_t size, int is_signed, int64_t value, int fits)
 {
     char *out = bytes(size, 50);
     char *before = bytes(size, 50);
-    assert(gv_put_integer(out, size, is_signed, value) == (fits ? GV_OK : GV_DECLINED));
+    assert(gv_put_integer(out, size, is_signed, value) == fits);
     if (fits) {
         uint64_t found = 0;
         /* Put together from memory as the host orders it. */
@@ -213,8 +213,8 @@ static void test_put_integer(void)
     const size_t odd[] = {3, 5, 16, SIZE_MAX};
     char out[1] = {50};
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
-        assert(gv_put_integer(out, odd[i], 1, 1) == GV_DECLINED && out[0] == 50);
-    assert(gv_put_integer(out, 0, 1, 1) == GV_DECLINED && out[0] == 50);
+        assert(!gv_put_integer(out, odd[i], 1, 1) && out[0] == 50);
+    assert(!gv_put_integer(out, 0, 1, 1) && out[0] == 50);
 }
 
 int main(void)

@@ -129,7 +129,9 @@ static void test_a_lap_of_others(void)
     struct shared_header header = {0};
     uint64_t now = START;
     gv_waiter parent = fresh_waiter(&header, now), worker = fresh_waiter(&header, now);
-    gv_waiter always = gv_waiter_new((gv_policy){GV_NO_LIMIT, false}, &header);
+    gv_waiter always = gv_waiter_new(SPIN, &header), never = gv_waiter_new(BLOCK, &header);
+    never.begun = now;
+    CHECK(gv_waiter_spins(&parent, now, GV_NO_LIMIT) && !gv_waiter_spins(&never, now, GV_NO_LIMIT));
     catch_late(&parent, now, 4 * MS, 4 * MS);
     /* All sides know it, and `wait="spin"` does as it is told. */
     CHECK(gv_contended(&header, now) && gv_contended(&header, now + 9 * MS));
@@ -185,33 +187,54 @@ static void test_hostile_moments(void)
 static void test_presence(void)
 {
     gv_presence worker = {0};
-    uint64_t now = START, cpu = 7 * MS;
+    uint64_t now = START;
+    gv_usage usage = {7 * MS, 3};
     /* What came before the first question is not known. */
     CHECK(gv_presence_pass(&worker, now - 90 * MS, now));
-    CHECK(!gv_presence_lacked(&worker, now, cpu));
+    CHECK(!gv_presence_lacked(&worker, now, usage));
     /* At work for 9 of 10 ms, with a core throughout. */
-    for (int i = 0; i < 9; i++)
+    for (unsigned i = 0; i < 9; i++)
         CHECK(!gv_presence_pass(&worker, now + i * MS, now + (i + 1) * MS));
-    CHECK(gv_presence_pass(&worker, now + 10 * MS, now + 10 * MS));
-    CHECK(!gv_presence_lacked(&worker, now + 10 * MS, cpu + 9 * MS));
-    now += 10 * MS, cpu += 9 * MS;
-    /* It spun, too, which is time on a core besides. */
-    CHECK(gv_presence_pass(&worker, now, now + 11 * MS));
-    CHECK(!gv_presence_lacked(&worker, now + 11 * MS, cpu + 11 * MS));
-    now += 11 * MS, cpu += 11 * MS;
-    /* Its parent took a little of its core. */
-    CHECK(gv_presence_pass(&worker, now, now + 10 * MS));
-    CHECK(!gv_presence_lacked(&worker, now + 10 * MS, cpu + 9 * MS));
-    now += 10 * MS, cpu += 9 * MS;
-    /* Somebody else took 4 of 10 ms. */
-    CHECK(gv_presence_pass(&worker, now, now + 10 * MS));
-    CHECK(gv_presence_lacked(&worker, now + 10 * MS, cpu + 6 * MS));
-    /* Where the system does not say, nothing is known. */
-    CHECK(gv_presence_pass(&worker, now + 10 * MS, now + 20 * MS));
-    CHECK(!gv_presence_lacked(&worker, now + 20 * MS, 0));
+    now += 10 * MS, usage.ran += 9 * MS;
+    CHECK(gv_presence_pass(&worker, now, now));
+    CHECK(!gv_presence_lacked(&worker, now, usage));
+    /* Passes of 10 ms each. */
+    static const struct {
+        uint64_t ran, preempted;
+        bool lacked;
+    } passes[] = {
+        {11 * MS, 1, false},  /* it spun, too, which is time on a core besides */
+        {9 * MS, 1, false},   /* its parent took a little of its core */
+        {6 * MS, 1, true},    /* another process took 4 ms */
+        {6 * MS, 0, false},   /* the environment waited for something by itself */
+        {MS / 100, 0, false}, /* or slept all the time */
+        {0, 1, false},        /* the clock counts only ticks */
+        {MS / 100, 9, true},
+    };
+    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+        uint64_t from = now;
+        now += 10 * MS, usage.ran += passes[i].ran, usage.preempted += passes[i].preempted;
+        CHECK(gv_presence_pass(&worker, from, now));
+        CHECK(gv_presence_lacked(&worker, now, usage) == passes[i].lacked);
+    }
+    /* Where the system does not say, nothing is known, nor when it does again. */
+    CHECK(!gv_presence_pass(&worker, now, now + 9 * MS));
+    CHECK(!gv_presence_lacked(&worker, now + 10 * MS, (gv_usage){0, 0}));
+    CHECK(!gv_presence_pass(&worker, now + 10 * MS, now + 19 * MS));
+    CHECK(!gv_presence_lacked(&worker, now + 20 * MS, usage));
 }
 
-/* Whoever would spin for ever sleeps at once. */
+static void test_usage(void)
+{
+    gv_usage before = gv_thread_usage();
+    CHECK(before.ran > 0);
+    for (uint64_t end = gv_now() + MS; gv_now() < end;)
+        continue;
+    gv_usage after = gv_thread_usage();
+    CHECK(after.ran > before.ran && after.preempted >= before.preempted);
+}
+
+/* A side that would spin for long sleeps at once. */
 static void test_contended_waits(void)
 {
     static const gv_policy patient = {1000000 * MS, false};
@@ -362,6 +385,7 @@ int main(void)
     test_a_lap_of_others();
     test_hostile_moments();
     test_presence();
+    test_usage();
     test_contended_waits();
     test_signals();
     test_watch(false);

@@ -11,8 +11,11 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 
 
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
 def _examples():
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for page in PAGES:
         for number, code in enumerate(BLOCK.findall(page.read_text())):
             yield pytest.param(code, id=f"{page.stem}-{number}")
 
@@ -21,8 +24,8 @@ EXAMPLES = list(_examples())
 
 
 def test_no_example_is_missed():
-    assert len(EXAMPLES) >= 11
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    assert len(EXAMPLES) >= 16
+    for page in PAGES:
         # Whatever looks like an example in another fence would not be run.
         assert not re.search(r"^```(py|python3|pycon)\b(?!thon\n)", page.read_text(), re.M), page
 

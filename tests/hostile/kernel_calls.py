@@ -14,8 +14,8 @@ from hostile_values import guarded
 from scripted import Scripted
 
 import gymvec.utils as ours
-from gymvec.kernels import blocks, infos, rows, trees
-from gymvec.utils import _array_spaces, _dispatch, _items
+from gymvec.kernels import infos, rows, trees
+from gymvec.utils import _array_spaces, _dispatch
 from gymvec.vector import stepping
 from gymvec.vector.parent import fast_step
 from gymvec.vector.transport import (
@@ -23,15 +23,14 @@ from gymvec.vector.transport import (
     control,
     control_parent,
     control_worker,
-    info_columns,
     info_schemas,
     pipe,
 )
 from gymvec.vector.worker import stepper
 
 MODULES = (
-    action_block, control, control_parent, control_worker, blocks, info_columns, _dispatch, infos, _items,
-    _array_spaces, pipe, fast_step, rows, stepper, info_schemas, stepping, trees,
+    action_block, control, control_parent, control_worker, _dispatch, infos, _array_spaces, pipe, fast_step,
+    rows, stepper, info_schemas, stepping, trees,
 )  # fmt: skip
 
 SPACE = Box(-9, 9, (2,), np.float32)
@@ -173,6 +172,16 @@ def parts() -> list[list[np.ndarray]]:
 
 
 # By name: what makes the arguments. Methods get their object first.
+GATE = (
+    "state", "closed", "forked", "dead", "replaced", "timed_out", "drained", "unwritten",
+    "ready_first", "indirect", "is_shut",
+)  # fmt: skip
+
+
+def a_gate() -> fast_step.CallGate:
+    return fast_step.CallGate("idle", "stepping")
+
+
 CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "control.header_size": lambda: (),
     "control.queue_size": lambda: (2,),
@@ -215,11 +224,14 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "action_block.ActionBlock": lambda: (guarded((2, 16), np.uint8), guarded((2,), np.uint8), (2,)),
     "action_block.ActionBlock.put": lambda: (a_action_block(), np.zeros((2, 2)), ARRAY_ENVS.copy()),
     "action_block.ActionBlock.__call__": lambda: (a_action_block(), 1),
+    "fast_step.CallGate": lambda: ("idle", "stepping"),
+    **{f"fast_step.CallGate.{name}": lambda: (a_gate(),) for name in GATE},
     "fast_step.StepResults": lambda: (parts(),),
     "fast_step.StepResults.collect": lambda: (fast_step.StepResults(parts()),),
-    "fast_step.StepResults.sent": lambda: (fast_step.StepResults(parts()),),
+    "fast_step.StepResults.take": lambda: (fast_step.StepResults(parts()),),
     "fast_step.StepResults.step": lambda: (
         fast_step.StepResults(parts(), [np.ones((4, 2)), np.ones((4,))]),
+        a_gate(),
         parent(),
         a_action_block().put,
         np.zeros((2, 2)),
@@ -228,6 +240,7 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     ),
     "fast_step.StepResults.finish": lambda: (
         fast_step.StepResults(parts(), [np.ones((4, 2)), np.ones((4,))]),
+        a_gate(),
         parent(),
         0.0,
     ),
@@ -236,7 +249,7 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "fast_step.StepResults.messages": lambda: (fast_step.StepResults(parts()),),
     "infos.add_info": lambda: ({}, {"a": 1, "b": {"c": np.zeros(2)}}, 1, 2),
     "infos.gather_infos": lambda: ([(0, {"a": 1}), (1, {"a": 2.5, "b": "x"})], 2),
-    "infos.Column": lambda: (),
+    "infos.InfoColumn": lambda: (),
     "infos.InfoBatch": lambda: (2,),
     "infos.InfoBatch.infos": lambda: (info_batch(),),
     "infos.InfoBatch.add": lambda: (
@@ -244,10 +257,10 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
         {"a": 2.0, "b": np.ones(2), "c": {"d": 2}},
         1,
     ),  # fmt: skip
-    "_items.gather_key": lambda: ([{"a": 1}, (2, 3)][:1], "a"),
-    "_items.KeyedItems": lambda: (lambda: {"a": [1, 2], "b": "xy"},),
-    "_items.KeyedItems.__iter__": lambda: (keyed(),),
-    "_items.KeyedItems.__next__": lambda: (keyed(),),
+    "trees.gather_key": lambda: ([{"a": 1}, (2, 3)][:1], "a"),
+    "trees.KeyedItems": lambda: (lambda: {"a": [1, 2], "b": "xy"},),
+    "trees.KeyedItems.__iter__": lambda: (keyed(),),
+    "trees.KeyedItems.__next__": lambda: (keyed(),),
     "_array_spaces.concatenate": lambda: (SPACE, [ROW, ROW], guarded((2, 2), np.float32)),
     "_array_spaces.write": lambda: (SPACE, 1, ROW, _Memory()),
     "_array_spaces.read": lambda: (SPACE, _Memory(), 2),
@@ -283,12 +296,12 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
     "pipe.drain": lambda: (answered(), 2, []),
     "rows.stack_rows": lambda: ([ROW, ROW], guarded((2, 2), np.float32)),
     "rows.write_row": lambda: (guarded((4, 2), np.float32), 1, ROW),
-    "blocks.gather_rows": lambda: (
+    "rows.gather_rows": lambda: (
         np.zeros((3, 2), np.float32),
         ARRAY_ENVS.copy(),
         guarded((2, 2), np.float32),
     ),  # fmt: skip
-    "blocks.view_rows": lambda: (guarded((16,), np.uint8), np.float32, (2,), 2),
+    "rows.view_rows": lambda: (guarded((16,), np.uint8), np.float32, (2,), 2),
     "rows.RowWriter": lambda: (guarded((4, 2), np.float32), 1),
     "rows.RowWriter.__call__": lambda: (rows.RowWriter(guarded((4, 2), np.float32), 1), ROW),
     "stepper.Stepper": lambda: (
@@ -313,23 +326,24 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
         ignore,
         ignore,
     ),  # fmt: skip
-    "info_columns.Column": lambda: (),
-    "info_columns.SlotColumns": lambda: (guarded((2, 64), np.uint8), list(COLUMNS)),
-    "info_columns.SlotColumns.infos": lambda: (
-        info_columns.SlotColumns(guarded((2, 64), np.uint8), list(COLUMNS)),
+    "info_schemas.SlotColumn": lambda: (),
+    "info_schemas.SlotColumns": lambda: (guarded((2, 64), np.uint8), list(COLUMNS)),
+    "info_schemas.SlotColumns.infos": lambda: (
+        info_schemas.SlotColumns(guarded((2, 64), np.uint8), list(COLUMNS)),
     ),
-    "info_schemas.Column": lambda: (),
-    "info_schemas.Column.key": lambda: (info_schemas.schema_of({"a": 1}, 64).columns[0],),
-    "info_schemas.Column.dtype": lambda: (info_schemas.schema_of({"a": 1}, 64).columns[0],),
-    "info_schemas.Column.shape": lambda: (info_schemas.schema_of({"a": 1}, 64).columns[0],),
-    "info_schemas.Column.offset": lambda: (info_schemas.schema_of({"a": 1}, 64).columns[0],),
-    "info_schemas.Column.nested": lambda: (info_schemas.schema_of({"a": 1}, 64).columns[0],),
+    "info_schemas.Field": lambda: (),
+    "info_schemas.Field.key": lambda: (info_schemas.schema_of({"a": 1}, 64).fields[0],),
+    "info_schemas.Field.dtype": lambda: (info_schemas.schema_of({"a": 1}, 64).fields[0],),
+    "info_schemas.Field.shape": lambda: (info_schemas.schema_of({"a": 1}, 64).fields[0],),
+    "info_schemas.Field.offset": lambda: (info_schemas.schema_of({"a": 1}, 64).fields[0],),
+    "info_schemas.Field.nested": lambda: (info_schemas.schema_of({"a": 1}, 64).fields[0],),
     "info_schemas.Schema": lambda: (),
-    "info_schemas.Schema.columns": lambda: (info_schemas.schema_of({"a": 1}, 64),),
+    "info_schemas.Schema.fields": lambda: (info_schemas.schema_of({"a": 1}, 64),),
     "info_schemas.Schema.signature": lambda: (info_schemas.schema_of({"a": 1}, 64),),
     "info_schemas.schema_of": lambda: ({"a": 1, "b": {"c": np.zeros(2)}}, 64),
     "info_schemas.SlotWriter": lambda: (guarded((2, 64), np.uint8),),
     "info_schemas.SlotWriter.clear": lambda: (slot_writer(), 1),
+    "info_schemas.SlotWriter.new_schema": lambda: (slot_writer(),),
     "info_schemas.SlotWriter.put": lambda: (slot_writer(), 1, {"a": 1, "b": {"c": np.zeros(2)}}),
     "info_schemas.same_schema": schemas,
     "stepping.StepBlocks": lambda: tuple(results()[:3]),
@@ -363,8 +377,8 @@ def router() -> _dispatch.Router:
     return made
 
 
-def keyed() -> _items.KeyedItems:
-    return _items.KeyedItems(lambda: {"a": [1, 2], "b": "xy"})
+def keyed() -> trees.KeyedItems:
+    return trees.KeyedItems(lambda: {"a": [1, 2], "b": "xy"})
 
 
 def compiled() -> list[str]:

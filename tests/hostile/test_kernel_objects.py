@@ -17,7 +17,7 @@ CLASSES = {
     if isinstance(kernel_calls.find(name), type)
 }
 # Made by kernels only; without a function, and whose attributes are None until then.
-INERT = {"info_columns.Column", "infos.Column", "info_schemas.Column", "info_schemas.Schema"}
+INERT = {"infos.InfoColumn", "info_schemas.Field", "info_schemas.Schema", "info_schemas.SlotColumn"}
 METHODS = [name for name in kernel_calls.CALLS if name.count(".") == 2 and name not in INERT]
 
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.not_sanitized
 
 CSRC = Path(__file__).parents[2] / "csrc"
 COMPILER = os.environ.get("CC", "cc").split()
-WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Werror"]
+WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
 SANITIZERS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 

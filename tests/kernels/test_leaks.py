@@ -12,8 +12,8 @@ import spaces_zoo as zoo
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, OneOf, Text, Tuple
 
 import gymvec.utils as ours
-from gymvec.kernels import blocks, rows
-from gymvec.utils import _array_spaces, _dispatch, _items
+from gymvec.kernels import rows, trees
+from gymvec.utils import _array_spaces, _dispatch
 
 CALLS = 100_000
 # A leak of one small object a call would be several times this.
@@ -74,25 +74,25 @@ CASES = {
     "write declined": (lambda: rows.write_row(SMALL, 1, BAD), False, 1),
     "write outside": (lambda: rows.write_row(SMALL, 2, ROW), True, 1),
     "write index breaks": (lambda: rows.write_row(SMALL, BAD, ROW), True, 1),
-    "gather": (lambda: blocks.gather_rows(OUT, np.array([7, 8]), SMALL), False, 1),
-    "gather outside": (lambda: blocks.gather_rows(OUT, np.array([7, 300]), SMALL), True, 0.1),
-    "view": (lambda: blocks.view_rows(MEMORY.get_obj(), "f4", (64,), 2), False, 1),
-    "view wrong": (lambda: blocks.view_rows(MEMORY.get_obj(), "f4", (64,), 3), True, 1),
-    "view wrong buffer": (lambda: blocks.view_rows(BAD, "f4", (64,), 3), True, 1),
-    "gather_key": (lambda: _items.gather_key([{"a": BAD}, {"a": ROW}], "a"), False, 1),
-    "gather_key wrong": (lambda: _items.gather_key([{"a": BAD}, {}], "a"), True, 1),
+    "gather": (lambda: rows.gather_rows(OUT, np.array([7, 8]), SMALL), False, 1),
+    "gather outside": (lambda: rows.gather_rows(OUT, np.array([7, 300]), SMALL), True, 0.1),
+    "view": (lambda: rows.view_rows(MEMORY.get_obj(), "f4", (64,), 2), False, 1),
+    "view wrong": (lambda: rows.view_rows(MEMORY.get_obj(), "f4", (64,), 3), True, 1),
+    "view wrong buffer": (lambda: rows.view_rows(BAD, "f4", (64,), 3), True, 1),
+    "gather_key": (lambda: trees.gather_key([{"a": BAD}, {"a": ROW}], "a"), False, 1),
+    "gather_key wrong": (lambda: trees.gather_key([{"a": BAD}, {}], "a"), True, 1),
     "keyed items": (
-        lambda: list(_items.KeyedItems(lambda: {"a": [ROW, WIDE], "b": "xy"})),
+        lambda: list(trees.KeyedItems(lambda: {"a": [ROW, WIDE], "b": "xy"})),
         False,
         0.5,
     ),
     "keyed items wrong": (
-        lambda: list(_items.KeyedItems(lambda: {"a": [ROW, WIDE], "b": [BAD]})),
+        lambda: list(trees.KeyedItems(lambda: {"a": [ROW, WIDE], "b": [BAD]})),
         True,
         0.5,
     ),
     "keyed items fail": (
-        lambda: list(_items.KeyedItems(lambda: {"a": BAD, "b": [ROW]})),
+        lambda: list(trees.KeyedItems(lambda: {"a": BAD, "b": [ROW]})),
         True,
         0.5,
     ),

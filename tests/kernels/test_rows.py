@@ -8,7 +8,7 @@ from equality import assert_same, outcome
 from names import name_of
 
 from gymvec.kernels.rows import RowWriter, stack_rows, write_row
-from gymvec.utils._items import gather_key
+from gymvec.kernels.trees import gather_key
 
 # Copied as bytes: every dtype of numbers, in both byte orders.
 PLAIN = [

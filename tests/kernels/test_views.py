@@ -9,7 +9,7 @@ from equality import assert_same
 from kernels.test_rows import OTHER, PLAIN, SHAPES, Subclass, declines, misaligned, numbers
 from names import name_of
 
-from gymvec.kernels.blocks import gather_rows, view_rows
+from gymvec.kernels.rows import gather_rows, view_rows
 
 
 class TestGatherRows:

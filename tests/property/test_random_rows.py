@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layouts import LAYOUTS, laid_out
 
-from gymvec.kernels.blocks import gather_rows, view_rows
-from gymvec.kernels.rows import RowWriter, stack_rows, write_row
+from gymvec.kernels.rows import RowWriter, gather_rows, stack_rows, view_rows, write_row
 
 DTYPES = ["?", "i1", "u4", "i8", "f2", "f4", ">f4", "f8", ">f8", "i8", "f4", "O", "c8", "M8[s]"]
 

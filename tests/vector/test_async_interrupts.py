@@ -233,7 +233,16 @@ def _call(envs):
 
 _WAITS = {"step": "step_wait", "reset": "reset_wait", "call": "call_wait"}
 # By then the call is over for all but who is handed its result.
-_HANDING_OVER = ("_returned", "_finished", "step_wait", "recv", "release", "guarded", "_within")
+_HANDING_OVER = (
+    "_returned",
+    "_finished",
+    "_collected_step",
+    "step_wait",
+    "recv",
+    "release",
+    "guarded",
+    "_within",
+)
 
 
 @pytest.mark.parametrize("call", [_step, _step_in_two, _send_and_recv, _reset, _call])
@@ -357,19 +366,30 @@ def _resets_while_others_are_at_work(envs, seed):
     return envs.recv, [None, seed, seed + 10]
 
 
+@contextlib.contextmanager
+def _stopped(envs):
+    """No worker answers within it."""
+    for process in envs.processes:
+        os.kill(process.pid, signal.SIGSTOP)
+    yield
+    for process in envs.processes:
+        os.kill(process.pid, signal.SIGCONT)
+
+
 def _reset_of_late_ones(envs, seed):
-    envs.step_async([0, 1, 2])
-    # On a busy machine the steps may be over before the parent looks.
-    with contextlib.suppress(TimeoutError):
-        envs.step_wait(timeout=0)
+    with _stopped(envs):
+        envs.step_async([0, 1, 2])
+        with pytest.raises(TimeoutError):
+            envs.step_wait(timeout=0)
     envs.reset_async(seed=seed)
     return envs.reset_wait, [seed]
 
 
 def _late_reset(envs, seed):
-    envs.reset_async(seed=seed)
-    with contextlib.suppress(TimeoutError):
-        envs.reset_wait(timeout=-1)
+    with _stopped(envs):
+        envs.reset_async(seed=seed)
+        with pytest.raises(TimeoutError):
+            envs.reset_wait(timeout=-1)
     envs.reset_async(seed=seed + 10)
     return envs.reset_wait, [seed, seed + 10]
 

@@ -9,8 +9,14 @@ from lockstep import assert_same
 from names import name_of
 
 from gymvec.vector.parent.infos import InfoSlots
-from gymvec.vector.transport.info_columns import SlotColumns
-from gymvec.vector.transport.info_schemas import MAX_SCHEMAS, SlotWriter, same_schema, schema_of
+from gymvec.vector.transport.info_schemas import (
+    MAX_SCHEMAS,
+    InfoPut,
+    SlotColumns,
+    SlotWriter,
+    same_schema,
+    schema_of,
+)
 from gymvec.vector.transport.memory import SLOT_BYTES
 
 WORKERS = [0, 0, 1, 1]
@@ -29,12 +35,13 @@ class Slots:
         """One info an environment, as workers write and the parent reads them."""
         messages = {}
         for env, info in items:
-            put = self.writers[WORKERS[env]].put(env % 2, info)
-            if put is not True:
+            writer = self.writers[WORKERS[env]]
+            put = writer.put(env % 2, info)
+            if put != InfoPut.IN_SLOT:
                 messages[env] = [info]
                 self.messages += 1
-                if put is not None:
-                    self.parent.register_schema(env, *put)
+            if put == InfoPut.WITH_SCHEMA:
+                self.parent.register_schema(env, *writer.new_schema)
         return self.parent.gather({env: got for env, got in messages.items() if got != [{}]}, envs)
 
 
@@ -121,12 +128,24 @@ def test_environments_of_another_call_are_left_out():
 
 def test_more_schemas_than_numbers_go_by_message():
     writer = SlotWriter(np.zeros((1, SLOT_BYTES), np.uint8))
+    assert writer.new_schema is None
     for i in range(MAX_SCHEMAS):
-        number, signature = writer.put(0, {f"key{i}": 1})
+        assert writer.put(0, {f"key{i}": 1}) == InfoPut.WITH_SCHEMA
+        number, signature = writer.new_schema
         assert number == i + 1
         assert signature == schema_of({f"key{i}": 1}, SLOT_BYTES).signature
-    assert writer.put(0, {"one more": 1}) is None
-    assert writer.put(0, {"key7": 2}) is True
+    assert writer.put(0, {"one more": 1}) == InfoPut.WITH_MESSAGE
+    assert writer.put(0, {"key7": 2}) == InfoPut.IN_SLOT
+
+
+@pytest.mark.parametrize("info", [{"a": 2**70}, {"a": "x"}, {"a": 1.0, "b": [1]}, {1: 2}, None])
+def test_a_slot_without_its_info_has_no_number(info):
+    slots = np.zeros((1, 64), np.uint8)
+    writer = SlotWriter(slots)
+    assert [writer.put(0, {"a": 1}) for _ in range(2)] == [InfoPut.WITH_SCHEMA, InfoPut.IN_SLOT]
+    assert slots[0, :4].tolist() == [1, 0, 0, 0]
+    assert writer.put(0, info) == InfoPut.WITH_MESSAGE
+    assert slots[0, :4].tolist() == [0, 0, 0, 0]
 
 
 def test_values_are_copies():

@@ -1,4 +1,4 @@
-"""What lies where in shared memory is what ARCHITECTURE.md says."""
+"""The layout of shared memory is the one that docs/internals/memory.md shows."""
 
 import math
 import re
@@ -9,7 +9,7 @@ import pytest
 
 from gymvec.vector.transport.memory import Layout
 
-ARCHITECTURE = Path(__file__).parents[2] / "ARCHITECTURE.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "memory.md"
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def layout():
 
 
 def test_the_map_of_eight_cartpoles(layout):
-    text = ARCHITECTURE.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     (size,) = re.findall(r"eight CartPoles with two workers have ([\d,]+) bytes", text)
     table = text.partition("| offset | region | offset | region |")[2].partition("\n\n")[0]
     offsets = sorted(map(int, re.findall(r"\| (\d+) \|", table)))

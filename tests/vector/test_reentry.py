@@ -1,10 +1,12 @@
 """Calls within a call: a signal handler, code of the caller's own, a subclass."""
 
 import contextlib
+import copy as copying
 import functools
 import os
 import signal
 import sys
+import threading
 import time
 
 import numpy as np
@@ -15,7 +17,7 @@ from gymnasium.spaces import Dict, Discrete, Text
 from scripted import Scripted
 
 import gymvec
-from gymvec import AsyncVectorEnv
+from gymvec import AsyncVectorEnv, SyncVectorEnv
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -42,6 +44,8 @@ INNER = {
     "recv": lambda envs: envs.recv(),
     "async_reset": lambda envs: envs.async_reset(seed=99),
 }
+# Those of SyncVectorEnv, where `get_attr` is a `call`.
+SYNC_INNER = ("step", "reset", "call", "get_attr", "set_attr", "render")
 
 
 def counts_of(observations):
@@ -74,6 +78,7 @@ OUTER = {
     "render": (lambda envs: envs.render(), ("frame 1",) * 3),
     "seeds": (lambda envs: envs.np_random_seed, (5, 6, 7)),
 }  # fmt: skip
+SYNC_OUTER = ("step", "reset", "reset some", "call", "get_attr", "set_attr", "render", "seeds")
 
 
 class Seeded(Scripted):
@@ -86,10 +91,10 @@ class Seeded(Scripted):
 def make(messages=False, kind=AsyncVectorEnv, **arguments):
     observe = (lambda steps: {"n": steps, "text": str(steps)}) if messages else np.int64
     space = LETTERS if messages else Discrete(10**6)
+    if issubclass(kind, AsyncVectorEnv):
+        arguments["num_workers"] = 2
     envs = kind(
-        [lambda: Seeded(space, Discrete(3), length=10**9, observe=observe)] * 3,
-        num_workers=2,
-        **arguments,
+        [lambda: Seeded(space, Discrete(3), length=10**9, observe=observe)] * 3, **arguments
     )
     envs.reset(seed=5)
     envs.step([0, 1, 2])
@@ -130,20 +135,37 @@ def assert_refused(texts):
         assert text.endswith("may call nothing but `close`."), text
 
 
+BOTH = [(AsyncVectorEnv, outer) for outer in OUTER]
+BOTH += [(SyncVectorEnv, outer) for outer in SYNC_OUTER]
+
+
+def inner_names(envs):
+    return SYNC_INNER if isinstance(envs, SyncVectorEnv) else tuple(INNER)
+
+
+def named_refusal(envs, name):
+    """The name that a refusal is to give, and its text."""
+    is_call = name == "get_attr" and isinstance(envs, SyncVectorEnv)
+    return "call" if is_call else name, refusal(envs, name)
+
+
+def refusals(envs):
+    return [named_refusal(envs, name) for name in inner_names(envs)]
+
+
 @pytest.mark.parametrize("copy", [True, False])
 @pytest.mark.parametrize("messages", [False, True])
-@pytest.mark.parametrize("outer", OUTER)
-def test_every_call_at_every_moment_of_every_call(outer, messages, copy):
-    envs = make(messages, copy=copy)
+@pytest.mark.parametrize(("kind", "outer"), BOTH)
+def test_every_call_at_every_moment_of_every_call(kind, outer, messages, copy):
+    envs = make(messages, kind, copy=copy)
     call, expected = OUTER[outer]
     texts = []
-    names = list(INNER) * 9
+    names = inner_names(envs)
 
     def act():
         # Else it is between two calls.
         if envs._user is not None:
-            name = names[len(texts) % len(names)]
-            texts.append((name, refusal(envs, name)))
+            texts.append(named_refusal(envs, names[len(texts) % len(names)]))
 
     with at_calls(act):
         result = call(envs)
@@ -154,13 +176,19 @@ def test_every_call_at_every_moment_of_every_call(outer, messages, copy):
     envs.close()
 
 
-@pytest.mark.parametrize("outer", ["step", "step in two", "send and recv", "reset", "call"])
-def test_close_at_every_moment_of_a_call(outer):
+AT_CLOSE = [(AsyncVectorEnv, outer) for outer in ("step in two", "send and recv")]
+AT_CLOSE += [
+    (kind, outer) for kind in (AsyncVectorEnv, SyncVectorEnv) for outer in ("step", "reset", "call")
+]
+
+
+@pytest.mark.parametrize(("kind", "outer"), AT_CLOSE)
+def test_close_at_every_moment_of_a_call(kind, outer):
     """The call returns what it has, or says that this is closed; no process is left."""
     count, over = 0, False
     while not over:
         count += 1
-        envs = make(messages=True)
+        envs = make(messages=True, kind=kind)
         moments = []
 
         def act(envs=envs, moments=moments, count=count):
@@ -179,7 +207,10 @@ def test_close_at_every_moment_of_a_call(outer):
         over = len(moments) < count
         assert envs.closed or over
         envs.close()
-        assert all(process.exitcode is not None for process in envs.processes)
+        if kind is SyncVectorEnv:
+            assert [env.closed for env in envs.envs] == [1, 1, 1]
+        else:
+            assert all(process.exitcode is not None for process in envs.processes)
         # Those that come late in a call are much alike.
         count += count // 8
     assert count > 5
@@ -382,3 +413,220 @@ def test_a_subclass_that_calls_while_it_closes():
     assert envs.saved == (4, 4, 4)
     with pytest.raises(ClosedEnvironmentError):
         envs.step([0, 1, 2])
+
+
+# --- environments of this process -------------------------------------------------------
+
+
+class Reaches(Seeded):
+    """Its methods first call `act`, which may reach the vector environment."""
+
+    act = staticmethod(lambda name: None)
+
+    def reset(self, **kwargs):
+        self.act("reset")
+        return super().reset(**kwargs)
+
+    def step(self, action):
+        self.act("step")
+        return super().step(action)
+
+    def render(self):
+        self.act("render")
+        return super().render()
+
+    def twice(self, value):
+        self.act("call")
+        return super().twice(value)
+
+    def set_wrapper_attr(self, name, value, **kwargs):
+        self.act("set_attr")
+        return super().set_wrapper_attr(name, value, **kwargs)
+
+    def close(self):
+        self.act("close")
+        super().close()
+
+
+def reaching(kind=SyncVectorEnv):
+    envs = kind([lambda: Reaches(Discrete(10**6), Discrete(3), length=10**9, observe=np.int64)] * 3)
+    envs.reset(seed=5)
+    envs.step([0, 1, 2])
+    return envs
+
+
+IN_THIS_PROCESS = ["step", "reset", "reset some", "call", "set_attr", "render"]
+
+
+@pytest.mark.parametrize("outer", IN_THIS_PROCESS)
+def test_an_environment_that_calls(outer):
+    envs = reaching()
+    texts = []
+    envs.envs[1].act = lambda name: texts.extend(refusals(envs))
+    call, expected = OUTER[outer]
+    assert call(envs) == expected
+    assert_refused(texts)
+    envs.envs[1].act = Reaches.act
+    envs.set_attr("steps", 7)
+    assert counts_of(envs.step([0, 1, 2])[0]) == [8, 8, 8]
+    envs.close()
+
+
+@pytest.mark.parametrize("outer", IN_THIS_PROCESS)
+def test_an_environment_whose_call_is_not_caught(outer):
+    """The refusal is what the call raises; another call goes on from there."""
+    envs = reaching()
+    envs.envs[1].act = lambda name: envs.step([0, 1, 2])
+    with pytest.raises(RuntimeError, match="^Calling `step` while this thread is in a call"):
+        OUTER[outer][0](envs)
+    envs.envs[1].act = Reaches.act
+    envs.set_attr("steps", 7)
+    assert counts_of(envs.step([0, 1, 2])[0]) == [8, 8, 8]
+    envs.close()
+
+
+@pytest.mark.parametrize("outer", IN_THIS_PROCESS)
+def test_an_environment_that_closes_all(outer):
+    """The others are stepped all the same, and may fail."""
+    envs = reaching()
+    envs.envs[1].act = lambda name: envs.close()
+    call, expected = OUTER[outer]
+    assert call(envs) == expected
+    assert envs.closed and [env.closed for env in envs.envs] == [1, 1, 1]
+    for _, text in refusals(envs):
+        assert text.startswith("ClosedEnvironmentError"), text
+
+    def fails(name):
+        envs.close()
+        if name != "close":
+            raise LookupError("gone")
+
+    envs = reaching()
+    envs.envs[1].act = fails
+    with pytest.raises(ClosedEnvironmentError) as caught:
+        call(envs)
+    assert type(caught.value.__cause__) is LookupError
+    assert envs.closed and [env.closed for env in envs.envs] == [1, 1, 1]
+
+
+def test_a_close_that_calls():
+    envs = reaching()
+    texts = []
+
+    def act(name):
+        envs.close()
+        texts.extend(text for _, text in refusals(envs))
+
+    envs.envs[1].act = act
+    envs.close()
+    assert len(texts) == len(SYNC_INNER)
+    assert all(text.startswith("ClosedEnvironmentError") for text in texts)
+    assert envs.closed and [env.closed for env in envs.envs] == [1, 1, 1]
+
+
+def test_a_subclass_that_calls_while_it_closes_within_a_call():
+    class Saves(SyncVectorEnv):
+        def close_extras(self, **kwargs):
+            self.saved = self.call("twice", 2)
+            super().close_extras(**kwargs)
+
+    envs = reaching(Saves)
+    envs.envs[1].act = lambda name: envs.close() if name == "step" else None
+    assert counts_of(envs.step([0, 1, 2])[0]) == [2, 2, 2]
+    assert envs.saved == (4, 4, 4)
+    assert [env.closed for env in envs.envs] == [1, 1, 1]
+
+
+def test_values_that_call():
+    """Actions while they are read, and a subclass's rule for infos."""
+    texts = []
+
+    class Rows(list):
+        def __iter__(self):
+            texts.extend(refusals(envs))
+            return super().__iter__()
+
+    class Asks(SyncVectorEnv):
+        def _add_info(self, vector_infos, env_info, env_num):
+            texts.extend(refusals(self))
+            return super()._add_info(vector_infos, env_info, env_num)
+
+    envs = reaching(Asks)
+    del texts[:]
+    assert counts_of(envs.step(Rows([0, 1, 2]))[0]) == [2, 2, 2]
+    assert len(texts) == 4 * len(SYNC_INNER)
+    assert_refused(texts)
+    envs.close()
+
+
+def test_a_copy_made_within_a_call_is_free():
+    envs = reaching()
+    copies = []
+    envs.envs[0].act = lambda name: copies.append(copying.deepcopy(envs))
+    envs.step([0, 1, 2])
+    for env in copies[0].envs:
+        env.act = Reaches.act
+    assert counts_of(copies[0].step([0, 1, 2])[0]) == [2, 2, 2]
+    copies[0].close()
+    envs.close()
+
+
+@needs_signals
+def test_a_signal_handler_that_calls_while_an_environment_of_this_process_steps():
+    envs = reaching()
+    envs.envs[1].act = lambda name: time.sleep(0.4)
+    texts = []
+    with at_signal(lambda: texts.extend(refusals(envs)), 0.1):
+        assert counts_of(envs.step([0, 1, 2])[0]) == [2, 2, 2]
+    assert_refused(texts)
+    envs.envs[1].act = Reaches.act
+    envs.close()
+
+
+def beside(envs, act):
+    """What is done by another thread while this one is in a step, and the step's result."""
+    found = []
+
+    def in_step(name):
+        if name == "step":
+            other = threading.Thread(target=lambda: found.extend(act()))
+            other.start()
+            other.join()
+
+    envs.envs[1].act = in_step
+    result = counts_of(envs.step([0, 1, 2])[0])
+    envs.envs[1].act = Reaches.act
+    return found, result
+
+
+def test_a_second_thread():
+    envs = reaching()
+    found, result = beside(envs, lambda: refusals(envs))
+    assert result == [2, 2, 2]
+    assert len(found) == len(SYNC_INNER)
+    for name, text in found:
+        assert text == (
+            f"Calling `{name}` while another thread is in a call of this vector environment."
+        )
+    found, result = beside(envs, lambda: [envs.close(), *refusals(envs)])
+    assert result == [3, 3, 3]
+    assert all(text.startswith("ClosedEnvironmentError") for _, text in found[1:])
+    assert [env.closed for env in envs.envs] == [1, 1, 1]
+
+
+def test_a_second_thread_while_this_one_closes():
+    envs = reaching()
+    texts = []
+
+    def act(name):
+        other = threading.Thread(
+            target=lambda: (envs.close(), texts.extend(text for _, text in refusals(envs)))
+        )
+        other.start()
+        other.join()
+
+    envs.envs[1].act = act
+    envs.close()
+    assert len(texts) == len(SYNC_INNER)
+    assert all(text.startswith("ClosedEnvironmentError") for text in texts)
+    assert [env.closed for env in envs.envs] == [1, 1, 1]

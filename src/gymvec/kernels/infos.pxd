@@ -5,7 +5,7 @@ cimport numpy as cnp
 from gymvec.kernels.rows cimport Row
 
 
-cdef class Column:
+cdef class InfoColumn:
     cdef object key
     cdef object array
     cdef InfoBatch nested
@@ -28,5 +28,5 @@ cdef class InfoBatch:
     cdef dict _by_key
     cdef int put(self, object info, Py_ssize_t index) except -1
     cdef int put_in_column(
-        self, Column column, object value, Py_ssize_t index, object position) except -1
-    cdef Column first(self, object key, object value, Py_ssize_t index, object position)
+        self, InfoColumn column, object value, Py_ssize_t index, object position) except -1
+    cdef InfoColumn first(self, object key, object value, Py_ssize_t index, object position)

@@ -13,6 +13,7 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_CheckExact
 
+from gymvec.kernels.arrays cimport WRITE, is_array, is_contiguous
 from gymvec.kernels.rows cimport describe_row, npy_intp, put_row
 
 import numpy as np
@@ -92,7 +93,7 @@ cdef object add_item(object infos, object key, object value, object index, Py_ss
 
 @cython.final
 @cython.freelist(64)
-cdef class Column:
+cdef class InfoColumn:
     """The array, or the nested infos, and the mask of one key. Neither is ever replaced in
     the dict that holds them, so they are looked up once."""
 
@@ -144,7 +145,7 @@ cdef class InfoBatch:
 
     cdef int put(self, object info, Py_ssize_t index) except -1:
         cdef Py_ssize_t next_column = 0
-        cdef Column column
+        cdef InfoColumn column
         cdef PyObject* found
         if not 0 <= index < self._n:
             raise IndexError(f"index {index} is outside [0, {self._n})")
@@ -155,14 +156,14 @@ cdef class InfoBatch:
             column = None
             # Environments mostly return the same keys in the same order.
             if next_column < PyList_GET_SIZE(self._columns):
-                column = <Column>PyList_GET_ITEM(self._columns, next_column)
+                column = <InfoColumn>PyList_GET_ITEM(self._columns, next_column)
                 if column.key is not key:
                     column = None
             # Keys that are equal without being strings may have different masks.
             if column is None and PyUnicode_CheckExact(key):
                 found = PyDict_GetItemWithError(self._by_key, key)
                 if found is not NULL:
-                    column = <Column>found
+                    column = <InfoColumn>found
             if column is not None:
                 self.put_in_column(column, value, index, position)
             elif PyUnicode_CheckExact(key):
@@ -174,7 +175,7 @@ cdef class InfoBatch:
         return 0
 
     cdef int put_in_column(
-        self, Column column, object value, Py_ssize_t index, object position
+        self, InfoColumn column, object value, Py_ssize_t index, object position
     ) except -1:
         cdef bint is_dict = PyDict_Check(value)
         if not column.is_bound():
@@ -203,10 +204,10 @@ cdef class InfoBatch:
         column.marks[index] = 1
         return 0
 
-    cdef Column first(self, object key, object value, Py_ssize_t index, object position):
+    cdef InfoColumn first(self, object key, object value, Py_ssize_t index, object position):
         """Add the first value of a key. None where the key cannot have a column, because a
         mask and the values of a key that begins with ``_`` share an entry."""
-        cdef Column column
+        cdef InfoColumn column
         cdef str mask_key = "_" + <str>key
         cdef bint is_new = key not in self.infos and mask_key not in self.infos
         cdef bint is_final = key == "final_obs"
@@ -237,25 +238,16 @@ cdef class InfoBatch:
         return column
 
 
-cdef bint is_block(object array, Py_ssize_t n) noexcept:
-    return (
-        cnp.PyArray_CheckExact(array)
-        and cnp.PyArray_NDIM(<cnp.ndarray>array) > 0
-        and cnp.PyArray_DIM(<cnp.ndarray>array, 0) == n
-        and cnp.PyArray_CHKFLAGS(<cnp.ndarray>array, cnp.NPY_ARRAY_CARRAY)
-    )
-
-
-cdef Column new_column(object key, object array, object mask, InfoBatch nested, Py_ssize_t n):
+cdef InfoColumn new_column(object key, object array, object mask, InfoBatch nested, Py_ssize_t n):
     """None where ``array`` or ``mask`` is not what such a name promises."""
-    cdef Column column
+    cdef InfoColumn column
     cdef cnp.ndarray rows
-    if not is_block(mask, n):
+    if not is_array(mask, cnp.NPY_BOOL, 1, WRITE):
         return None
     rows = <cnp.ndarray>mask
-    if cnp.PyArray_NDIM(rows) != 1 or cnp.PyArray_TYPE(rows) != cnp.NPY_BOOL:
+    if cnp.PyArray_DIM(rows, 0) != n:
         return None
-    column = Column.__new__(Column)
+    column = InfoColumn.__new__(InfoColumn)
     column.key = key
     column.array = array
     column.nested = nested
@@ -263,20 +255,18 @@ cdef Column new_column(object key, object array, object mask, InfoBatch nested, 
     column.marks = <cnp.npy_bool*>cnp.PyArray_DATA(rows)
     if nested is not None:
         return column
-    if not is_block(array, n):
+    if not is_contiguous(array, WRITE):
         return None
     rows = <cnp.ndarray>array
+    if cnp.PyArray_NDIM(rows) == 0 or cnp.PyArray_DIM(rows, 0) != n:
+        return None
     column.plain = describe_row(
         &column.row, <cnp.dtype><PyObject*>cnp.PyArray_DESCR(rows), cnp.PyArray_NDIM(rows) - 1,
         cnp.PyArray_DIMS(rows) + 1)
     column.dims = cnp.PyArray_DIMS(rows) + 1
     column.ndim = cnp.PyArray_NDIM(rows)
     column.data = cnp.PyArray_BYTES(rows)
-    column.is_double = (
-        cnp.PyArray_NDIM(rows) == 1
-        and cnp.PyArray_TYPE(rows) == cnp.NPY_DOUBLE
-        and cnp.PyArray_ISNOTSWAPPED(rows)
-    )
+    column.is_double = is_array(rows, cnp.NPY_DOUBLE, 1, WRITE)
     return column
 
 

@@ -43,6 +43,9 @@ cdef bint stack(object items, cnp.ndarray out) except -1
 cdef bint put_row(char* target, const Row* row, object value) except -1
 cdef object assign_row(cnp.ndarray target, object value)
 
+# The `n` rows that lie in a buffer, as an array on the same memory.
+cdef cnp.ndarray view_block(object buffer, cnp.dtype dtype, tuple shape, Py_ssize_t n)
+
 
 cdef class RowWriter:
     cdef Row _row

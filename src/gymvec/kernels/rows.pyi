@@ -1,12 +1,19 @@
 from collections.abc import Sequence
 from typing import Any, SupportsIndex, final
 
+import numpy as np
 import numpy.typing as npt
 from typing_extensions import Self
 
 class RowSizeError(ValueError): ...
 
 def stack_rows(items: Sequence[Any], out: npt.NDArray[Any]) -> bool: ...
+def gather_rows(
+    block: npt.NDArray[Any], index: npt.NDArray[np.int64], out: npt.NDArray[Any]
+) -> bool: ...
+def view_rows(
+    buffer: Any, dtype: npt.DTypeLike, shape: Sequence[int], n: SupportsIndex
+) -> npt.NDArray[Any]: ...
 def write_row(block: npt.NDArray[Any], index: SupportsIndex, value: Any) -> bool: ...
 
 @final

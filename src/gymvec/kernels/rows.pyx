@@ -8,32 +8,38 @@ before declining. What is declined goes to the NumPy expression that defines the
 cimport cython
 cimport numpy as cnp
 from cpython.bool cimport PyBool_Check
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.list cimport PyList_CheckExact
 from cpython.long cimport PyLong_CheckExact
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
-from cpython.object cimport Py_TYPE, PyObject
+from cpython.object cimport Py_TYPE, PyObject, PyObject_TypeCheck, PyTypeObject
+from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_CheckExact
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memmove
 
+from gymvec.kernels.arrays cimport READ, WRITE, is_array, is_contiguous
 from gymvec.kernels.capi cimport NPY_HALF, PyLong_AsLongLongAndOverflow
+
+import ctypes
 
 import numpy as np
 
 cnp.import_array()
 
+cdef object CTYPES_ARRAY = ctypes.Array
+
 ctypedef const char* const_bytes
 
 cdef extern from "rows.h" nogil:
-    ctypedef enum gv_status:
-        GV_OK
-        GV_DECLINED
-        GV_OVERFLOW
-    gv_status gv_total_bytes(size_t count, size_t size, size_t* total)
+    bint gv_total_bytes(size_t count, size_t size, size_t* total)
     void gv_stack_rows(char* block, const char* const* rows, size_t n, size_t row_bytes)
-    gv_status gv_narrow_row(float* out, const double* values, size_t n)
-    gv_status gv_put_integer(char* out, size_t size, int is_signed, int64_t value)
+    bint gv_gather_rows(
+        char* out, const char* block, size_t block_rows, const int64_t* index, size_t n,
+        size_t row_bytes)
+    bint gv_narrow_row(float* out, const double* values, size_t n)
+    bint gv_put_integer(char* out, size_t size, bint is_signed, int64_t value)
 
 cdef extern from *:
     """
@@ -74,6 +80,9 @@ cdef extern from *:
     const char* gv_scalar_value(PyObject* scalar, int type_num) noexcept
     PyObject** PySequence_Fast_ITEMS(object list_or_tuple) noexcept
     Py_ssize_t PyNumber_AsSsize_t(object index, object error) except? -1
+    object PyArray_NewFromDescr(
+        PyTypeObject* subtype, cnp.dtype descr, int ndim, const npy_intp* dims,
+        const npy_intp* strides, void* data, int flags, PyObject* obj)
 
 cdef enum:
     # What fits these needs no allocation: 256 environments, a row of 256 doubles.
@@ -96,9 +105,9 @@ cdef bint describe_row(Row* row, cnp.dtype dtype, int ndim, const npy_intp* dims
     row.dims = dims
     row.itemsize = <size_t>dtype.itemsize
     for i in range(ndim):
-        if dims[i] < 0 or gv_total_bytes(count, <size_t>dims[i], &count) != GV_OK:
+        if dims[i] < 0 or not gv_total_bytes(count, <size_t>dims[i], &count):
             raise ValueError(f"shape dimension {dims[i]} is not a possible size")
-    if gv_total_bytes(count, row.itemsize, &row.nbytes) != GV_OK:
+    if not gv_total_bytes(count, row.itemsize, &row.nbytes):
         raise ValueError(f"a row of {count} elements of {dtype} is larger than memory")
     row.native = cnp.PyArray_ISNBO(dtype.byteorder)
     row.scalar = dtype.typeobj
@@ -108,7 +117,7 @@ cdef bint describe_row(Row* row, cnp.dtype dtype, int ndim, const npy_intp* dims
 cdef inline bint is_row(cnp.ndarray array, const Row* row) noexcept:
     cdef int i
     cdef const npy_intp* dims = cnp.PyArray_DIMS(array)
-    if not cnp.PyArray_CHKFLAGS(array, cnp.NPY_ARRAY_C_CONTIGUOUS | cnp.NPY_ARRAY_ALIGNED):
+    if not cnp.PyArray_CHKFLAGS(array, READ):
         return False
     if cnp.PyArray_NDIM(array) != row.ndim:
         return False
@@ -141,7 +150,7 @@ cdef const char* row_of(
             if gv_narrow_row(
                 <float*>scratch, <const double*>cnp.PyArray_DATA(array),
                 row.nbytes // row.itemsize,
-            ) == GV_OK:
+            ):
                 return scratch
         return NULL
     if not row.native or row.nbytes != row.itemsize or (stacking and row.ndim != 0):
@@ -179,19 +188,16 @@ cdef bint number_row(object item, const Row* row, char* scratch, bint stacking) 
         return False
     # NumPy numbers the integer types in pairs, the signed one first.
     if row.type_num % 2 == cnp.NPY_BYTE % 2:
-        return gv_put_integer(scratch, row.itemsize, True, integer) == GV_OK
+        return gv_put_integer(scratch, row.itemsize, True, integer)
     # np.stack refuses to cast signed to unsigned; np.asarray takes what fits.
-    return not stacking and gv_put_integer(scratch, row.itemsize, False, integer) == GV_OK
+    return not stacking and gv_put_integer(scratch, row.itemsize, False, integer)
 
 
 cdef inline bint real_row(double value, const Row* row, char* scratch) noexcept:
     if row.type_num == cnp.NPY_DOUBLE:
         memcpy(scratch, &value, sizeof(value))
         return True
-    return (
-        row.type_num == cnp.NPY_FLOAT
-        and gv_narrow_row(<float*>scratch, &value, 1) == GV_OK
-    )
+    return row.type_num == cnp.NPY_FLOAT and gv_narrow_row(<float*>scratch, &value, 1)
 
 
 cdef bint put_row(char* target, const Row* row, object value) except -1:
@@ -247,9 +253,8 @@ cdef inline cnp.dtype dtype_of(cnp.ndarray array):
 cdef bint describe_block(Row* row, cnp.ndarray block) except -1:
     """Describe the rows of a writable block that can be copied as bytes."""
     return (
-        cnp.PyArray_CheckExact(block)
+        is_contiguous(block, WRITE)
         and cnp.PyArray_NDIM(block) > 0
-        and cnp.PyArray_CHKFLAGS(block, cnp.NPY_ARRAY_CARRAY)
         and describe_row(
             row, dtype_of(block), cnp.PyArray_NDIM(block) - 1,
             cnp.PyArray_DIMS(block) + 1,
@@ -332,6 +337,115 @@ def stack_rows(items not None, cnp.ndarray out not None):
     return stack(items, out)
 
 
+cdef inline bint apart(cnp.ndarray one, cnp.ndarray other) noexcept:
+    """Whether two contiguous arrays share no byte."""
+    cdef const char* first = <const char*>cnp.PyArray_DATA(one)
+    cdef const char* second = <const char*>cnp.PyArray_DATA(other)
+    return (
+        first + cnp.PyArray_NBYTES(one) <= second or second + cnp.PyArray_NBYTES(other) <= first
+    )
+
+
+def gather_rows(cnp.ndarray block not None, index, cnp.ndarray out not None):
+    """Copy ``block[index[i]]`` into ``out[i]``, as ``np.take(block, index, 0, out)`` does.
+
+    Args:
+        block: Array of shape ``(m, *row_shape)``.
+        index: One-dimensional int64 array of ``n`` rows in ``[0, m)``.
+        out: Array of shape ``(n, *row_shape)`` and the block's dtype.
+
+    Returns:
+        Whether it was done. Where not, nothing was touched.
+
+    Raises:
+        IndexError: An index is outside ``[0, m)``.
+    """
+    cdef Row row
+    cdef int64_t* positions
+    cdef size_t n
+    cdef cnp.ndarray where
+    if not describe_block(&row, out) or not is_array(index, cnp.NPY_INT64, 1, READ):
+        return False
+    where = index
+    if (
+        not is_contiguous(block, READ)
+        or cnp.PyArray_NDIM(block) == 0
+        or cnp.PyArray_TYPE(block) != row.type_num
+        or cnp.PyArray_ISNOTSWAPPED(block) != row.native
+        or np.shape(block)[1:] != np.shape(out)[1:]
+    ):
+        return False
+    n = <size_t>cnp.PyArray_DIM(where, 0)
+    if n != <size_t>cnp.PyArray_DIM(out, 0):
+        return False
+    # Written rows would change what is still to be read, the checked index included.
+    if not apart(block, out) or not apart(where, out):
+        return False
+    positions = <int64_t*>cnp.PyArray_DATA(where)
+    if not gv_gather_rows(
+        <char*>cnp.PyArray_DATA(out), <const char*>cnp.PyArray_DATA(block),
+        <size_t>cnp.PyArray_DIM(block, 0), positions, n, row.nbytes,
+    ):
+        raise IndexError(f"an index of {index!r} is outside [0, {len(block)})")
+    return True
+
+
+def view_rows(buffer, dtype, shape, n):
+    """The ``n`` rows that lie in a buffer, as an array on the same memory.
+
+    Args:
+        buffer: Any object with the buffer protocol. The array keeps it alive.
+        dtype: dtype of an element.
+        shape: Shape of one row.
+        n: Number of rows.
+
+    Returns:
+        Array of shape ``(n, *shape)``, writable where the buffer is.
+
+    Raises:
+        ValueError: The buffer's size is not that of ``n`` rows.
+    """
+    return view_block(buffer, np.dtype(dtype), tuple(shape), n)
+
+
+cdef cnp.ndarray view_block(object buffer, cnp.dtype dtype, tuple shape, Py_ssize_t n):
+    cdef npy_intp[cnp.NPY_MAXDIMS] dims
+    cdef int ndim = <int>len(shape)
+    cdef int i
+    cdef Py_ssize_t size  # As an index: a float is none.
+    cdef Row row
+    cdef size_t total
+    cdef object memory = buffer
+    cdef Py_buffer view
+    cdef cnp.ndarray rows
+    if ndim >= cnp.NPY_MAXDIMS:
+        raise ValueError(f"expected at most {cnp.NPY_MAXDIMS - 1} dimensions, got {ndim}")
+    dims[0] = n
+    for i in range(ndim):
+        size = shape[i]
+        dims[i + 1] = size
+    if not describe_row(&row, dtype, ndim, dims + 1):
+        raise ValueError(f"expected a dtype of numbers, got {dtype}")
+    if n < 0 or not gv_total_bytes(<size_t>n, row.nbytes, &total):
+        raise ValueError(f"expected a number of rows that fit memory, got {n}")
+    if not PyObject_TypeCheck(buffer, <PyTypeObject*>CTYPES_ARRAY):
+        # Holding the memory still; a ctypes array does not count who looks at it anyway.
+        memory = memoryview(buffer)
+    PyObject_GetBuffer(memory, &view, PyBUF_SIMPLE)
+    PyBuffer_Release(&view)
+    if total != <size_t>view.len:
+        raise ValueError(
+            f"expected memory for {n} rows of shape {shape} and dtype {dtype}, which "
+            f"is {total} bytes, got {view.len} bytes"
+        )
+    Py_INCREF(dtype)  # PyArray_NewFromDescr takes a reference away.
+    rows = PyArray_NewFromDescr(
+        <PyTypeObject*>cnp.ndarray, dtype, ndim + 1, dims, NULL, view.buf,
+        0 if view.readonly else cnp.NPY_ARRAY_WRITEABLE, NULL)
+    cnp.set_array_base(rows, memory)
+    return rows
+
+
 def write_row(cnp.ndarray block not None, index, value):
     """Write ``value`` into ``block[index]``.
 
@@ -374,7 +488,7 @@ cdef class RowWriter:
         # A view of its own, whose shape nobody else can change.
         self._target = np.asarray(block)[i, ...]
         self._plain = (
-            cnp.PyArray_CHKFLAGS(self._target, cnp.NPY_ARRAY_CARRAY)
+            is_contiguous(self._target, WRITE)
             and describe_row(
                 &self._row, dtype_of(self._target), self._target.ndim,
                 cnp.PyArray_DIMS(self._target))

@@ -1,9 +1,17 @@
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, final
 
 from typing_extensions import Self
 
 from gymvec.kernels.rows import RowWriter
+
+def gather_key(items: Sequence[Any], key: Any) -> list[Any]: ...
+
+@final
+class KeyedItems:
+    def __new__(cls, make_parts: Callable[[], dict[Any, Iterable[Any]]]) -> Self: ...
+    def __iter__(self) -> Iterator[dict[Any, Any]]: ...
+    def __next__(self) -> dict[Any, Any]: ...
 
 @final
 class TreeWriter:

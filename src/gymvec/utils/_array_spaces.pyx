@@ -5,9 +5,8 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from cpython.list cimport PyList_CheckExact
 from cpython.tuple cimport PyTuple_CheckExact
 
-from gymvec.kernels.blocks cimport view_block
 from gymvec.kernels.rows cimport (
-    Row, as_index, assign_row, checked_index, describe_row, npy_intp, put_row, stack,
+    Row, as_index, assign_row, checked_index, describe_row, npy_intp, put_row, stack, view_block,
 )
 
 import numpy as np

@@ -23,8 +23,8 @@ from gymnasium.spaces import (
 )
 from gymnasium.vector.utils import space_utils as _original
 
+from gymvec.kernels.trees import KeyedItems, gather_key
 from gymvec.utils import _array_spaces
-from gymvec.utils._items import KeyedItems, gather_key
 from gymvec.utils.batched_spaces import batch_differing_spaces, batch_space
 from gymvec.utils.dispatch import handles, no_handler, no_space, twin
 

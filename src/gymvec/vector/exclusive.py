@@ -7,7 +7,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any, TypeVar, cast
 
-__all__ = ["Method", "exclusive", "bare"]
+__all__ = ["Method", "exclusive", "bare", "in_use", "ending"]
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -18,11 +18,16 @@ _BARE: dict[Any, Callable[..., Any]] = {}
 
 
 def exclusive(method: Method) -> Method:
-    """Refuse a call of a method of ``Pending`` while another one is under way.
+    """Refuse a call of a method of a vector environment while another one is under way.
 
-    Both would write to the same pipes and rows. The other call may be that of another thread, or
+    Both would write to the same rows and pipes. The other call may be that of another thread, or
     of the same one, which calls this from a signal handler or from code of the caller's own that
-    a call runs. What a call itself consists of goes through ``Pending._within``.
+    a call runs.
+
+    The class has ``_user``: the thread that is in a call; ``~`` of it while that call has lent
+    itself to a method of a subclass, which may call others; else None. Its ``_refuse`` raises why
+    a method may not be called now, and its ``_check_not_closed_meanwhile`` raises another error
+    where ``close`` made a call fail.
     """
 
     @functools.wraps(method)
@@ -48,3 +53,21 @@ def exclusive(method: Method) -> Method:
 def bare(method: Callable[..., Result]) -> Callable[..., Result] | None:
     """The function without its guard of a bound method; None where a subclass has its own."""
     return _BARE.get(getattr(method, "__func__", None))
+
+
+def in_use(name: str, user: int | None) -> RuntimeError:
+    """The error of a call of method ``name`` while thread ``user`` is in another one."""
+    who = "this" if user == get_ident() else "another"
+    return RuntimeError(
+        f"Calling `{name}` while {who} thread is in a call of this vector environment{ending(user)}"
+    )
+
+
+def ending(user: int | None) -> str:
+    """What a refusal ends with: where thread ``user`` is this one, what it may call."""
+    if user != get_ident():
+        return "."
+    return (
+        ": a signal handler, or code of the caller's own that a call runs, may call nothing but "
+        "`close`."
+    )

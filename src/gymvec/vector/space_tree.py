@@ -17,11 +17,9 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
-from gymvec.kernels.blocks import gather_rows
-from gymvec.kernels.rows import RowWriter
-from gymvec.kernels.trees import TreeWriter
+from gymvec.kernels.rows import RowWriter, gather_rows
+from gymvec.kernels.trees import TreeWriter, gather_key
 from gymvec.utils import _array_spaces, concatenate, create_empty_array
-from gymvec.utils._items import gather_key
 from gymvec.vector.copying import copy_value
 
 __all__ = [

@@ -10,9 +10,11 @@ cpdef enum:
 
 
 cdef class StepBlocks:
-    cdef object _rewards
-    cdef object _terminations
-    cdef object _truncations
+    cdef cnp.ndarray _rewards
+    cdef cnp.ndarray _terminations
+    cdef cnp.ndarray _truncations
+    cdef cnp.ndarray _odd_reward
+    cdef cnp.ndarray _odd_flag
     cdef double* _reward_data
     cdef cnp.npy_bool* _terminated_data
     cdef cnp.npy_bool* _truncated_data
@@ -20,7 +22,8 @@ cdef class StepBlocks:
     cdef Py_ssize_t _first
     cdef bint store(
         self, Py_ssize_t index, object reward, object terminated, object truncated) except -1
-    cdef int store_reward(self, Py_ssize_t index, object reward) except -1
+    cdef double odd_reward(self, Py_ssize_t index, object reward) except? -1
+    cdef bint odd_flag(self, object flag) except -1
 
 
 # The values that a step or a reset returned. The text of an error is Python's.

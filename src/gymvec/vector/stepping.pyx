@@ -7,6 +7,7 @@ from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
 
+from gymvec.kernels.arrays cimport WRITE, checked_array
 from gymvec.kernels.infos cimport InfoBatch
 
 import numpy as np
@@ -24,20 +25,8 @@ cdef inline bint is_flag(object value) noexcept:
     return PyBool_Check(value) or value is NUMPY_TRUE or value is NUMPY_FALSE
 
 
-cdef object checked_block(object array, int type_num, str name):
-    if not (
-        cnp.PyArray_CheckExact(array)
-        and cnp.PyArray_NDIM(<cnp.ndarray>array) == 1
-        and cnp.PyArray_TYPE(<cnp.ndarray>array) == type_num
-        and cnp.PyArray_CHKFLAGS(<cnp.ndarray>array, cnp.NPY_ARRAY_CARRAY)
-        and cnp.PyArray_ISNOTSWAPPED(<cnp.ndarray>array)
-    ):
-        raise ValueError(
-            f"expected {name} as a writable one-dimensional array of "
-            f"{cnp.PyArray_DescrFromType(type_num)}, got {array!r}"
-        )
-    # A view of its own, whose shape nobody else can change.
-    return array.view()
+cdef inline bint is_true(object flag) noexcept:
+    return flag is True or flag is NUMPY_TRUE
 
 
 @cython.final
@@ -55,15 +44,17 @@ cdef class StepBlocks:
 
     def __cinit__(self, rewards, terminations, truncations, Py_ssize_t first=0):
         self._first = first
-        self._rewards = checked_block(rewards, cnp.NPY_DOUBLE, "rewards")
-        self._terminations = checked_block(terminations, cnp.NPY_BOOL, "terminations")
-        self._truncations = checked_block(truncations, cnp.NPY_BOOL, "truncations")
-        self._n = len(self._rewards)
-        if len(self._terminations) != self._n or len(self._truncations) != self._n:
-            raise ValueError("expected rewards, terminations and truncations of one length")
-        self._reward_data = <double*>cnp.PyArray_DATA(<cnp.ndarray>self._rewards)
-        self._terminated_data = <cnp.npy_bool*>cnp.PyArray_DATA(<cnp.ndarray>self._terminations)
-        self._truncated_data = <cnp.npy_bool*>cnp.PyArray_DATA(<cnp.ndarray>self._truncations)
+        self._rewards = checked_array(rewards, cnp.NPY_DOUBLE, 1, -1, WRITE, "rewards")
+        self._n = cnp.PyArray_DIM(self._rewards, 0)
+        self._terminations = checked_array(
+            terminations, cnp.NPY_BOOL, 1, self._n, WRITE, "terminations")
+        self._truncations = checked_array(
+            truncations, cnp.NPY_BOOL, 1, self._n, WRITE, "truncations")
+        self._reward_data = <double*>cnp.PyArray_DATA(self._rewards)
+        self._terminated_data = <cnp.npy_bool*>cnp.PyArray_DATA(self._terminations)
+        self._truncated_data = <cnp.npy_bool*>cnp.PyArray_DATA(self._truncations)
+        self._odd_reward = np.empty(1, dtype=np.float64)
+        self._odd_flag = np.empty(1, dtype=np.bool_)
 
     def put(self, index, reward, terminated, truncated):
         """Put what the step of one environment returned.
@@ -90,23 +81,22 @@ cdef class StepBlocks:
     cdef bint store(
         self, Py_ssize_t index, object reward, object terminated, object truncated
     ) except -1:
+        cdef double number
+        cdef bint ended, cut
         if not 0 <= index < self._n:
             raise IndexError(f"index {index} is outside [0, {self._n})")
-        if PyFloat_Check(reward):
-            self._reward_data[index] = PyFloat_AS_DOUBLE(reward)
-        else:
-            self.store_reward(index, reward)
-        if is_flag(terminated):
-            self._terminated_data[index] = terminated is True or terminated is NUMPY_TRUE
-        else:
-            self._terminations[index] = terminated
-        if is_flag(truncated):
-            self._truncated_data[index] = truncated is True or truncated is NUMPY_TRUE
-        else:
-            self._truncations[index] = truncated
-        return self._terminated_data[index] or self._truncated_data[index]
+        # All are converted before one is written: that may run the environment's code and raise.
+        number = PyFloat_AS_DOUBLE(reward) if PyFloat_Check(reward) else self.odd_reward(
+            index, reward)
+        ended = is_true(terminated) if is_flag(terminated) else self.odd_flag(terminated)
+        cut = is_true(truncated) if is_flag(truncated) else self.odd_flag(truncated)
+        self._reward_data[index] = number
+        self._terminated_data[index] = <cnp.npy_bool>ended
+        self._truncated_data[index] = <cnp.npy_bool>cut
+        return ended or cut
 
-    cdef int store_reward(self, Py_ssize_t index, object reward) except -1:
+    cdef double odd_reward(self, Py_ssize_t index, object reward) except? -1:
+        """What NumPy assigns for a reward that is no float."""
         # Numbers have no shape to look at; everything else might have a wrong one.
         if not isinstance(reward, (int, np.generic)):
             shape = np.shape(reward)
@@ -117,8 +107,13 @@ cdef class StepBlocks:
                     f"expected a reward of one number from environment {self._first + index}, got "
                     f"{type(reward)} of shape {shape}"
                 )
-        self._rewards[index] = reward
-        return 0
+        self._odd_reward[0] = reward
+        return (<double*>cnp.PyArray_DATA(self._odd_reward))[0]
+
+    cdef bint odd_flag(self, object flag) except -1:
+        """What NumPy assigns for a flag that is no bool."""
+        self._odd_flag[0] = flag
+        return (<cnp.npy_bool*>cnp.PyArray_DATA(self._odd_flag))[0]
 
 
 def step_environments(
@@ -153,12 +148,9 @@ def step_environments(
     """
     cdef Py_ssize_t i, n = PyList_GET_SIZE(envs)
     cdef cnp.npy_bool* over
-    ended = checked_block(ended, cnp.NPY_BOOL, "ended")
+    ended = checked_array(ended, cnp.NPY_BOOL, 1, n, WRITE, "ended")
     over = <cnp.npy_bool*>cnp.PyArray_DATA(ended)
-    if not (
-        PyList_GET_SIZE(actions) == PyList_GET_SIZE(observations) == n
-        and blocks._n == cnp.PyArray_DIM(ended, 0) == n
-    ):
+    if not PyList_GET_SIZE(actions) == PyList_GET_SIZE(observations) == blocks._n == n:
         raise ValueError(f"expected {n} actions, observations, rewards and flags")
     for i in range(n):
         # Environments may reach these lists, shorten them, and put others in their place: what
@@ -187,10 +179,10 @@ cdef object step_one(
     # With same-step autoreset only after a reset that failed.
     if over[i] and autoreset_mode != DISABLED:
         observation, info = of_reset(env.reset())
-        over[i] = blocks.store(i, 0.0, False, False)
+        over[i] = <cnp.npy_bool>blocks.store(i, 0.0, False, False)
     else:
         observation, reward, terminated, truncated, info = of_step(env.step(action))
-        over[i] = blocks.store(i, reward, terminated, truncated)
+        over[i] = <cnp.npy_bool>blocks.store(i, reward, terminated, truncated)
         if over[i] and autoreset_mode == SAME_STEP:
             # The reset may reuse the observation, and what the info holds.
             note({"final_obs": keep(observation), "final_info": keep(info)}, i, infos)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Generic
+from threading import get_ident
+from typing import Any, Generic, NoReturn
 
 import numpy as np
 from gymnasium import Env, Space
@@ -16,16 +17,17 @@ from gymnasium.vector.vector_env import AutoresetMode, VectorEnv
 from gymvec.kernels.infos import InfoBatch
 from gymvec.utils import batch_space, concatenate, create_empty_array, iterate
 from gymvec.vector import stepping
-from gymvec.vector.arguments import autoreset_mode_of
-from gymvec.vector.copying import keep_terminal, own_action, own_array
-from gymvec.vector.distinct import check_distinct
-from gymvec.vector.requests import (
+from gymvec.vector.arguments import (
+    StepReturn,
+    autoreset_mode_of,
     check_none_missing,
     one_value_each,
     reset_mask,
     reset_seeds,
 )
-from gymvec.vector.returned import StepReturn
+from gymvec.vector.copying import keep_terminal, own_action, own_array
+from gymvec.vector.distinct import check_distinct
+from gymvec.vector.exclusive import exclusive, in_use
 from gymvec.vector.space_tree import bind_stacker, is_builtin
 from gymvec.vector.spaces import batched_observation_space, check_spaces
 
@@ -47,6 +49,10 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
     The twin of :class:`gymnasium.vector.SyncVectorEnv`: the same results in less time. An
     exception of a sub-environment is raised as it is; the others live on, and :meth:`reset`
     works.
+
+    One call at a time: a second thread, a signal handler, or code of a sub-environment, an action
+    or an info that a call runs may call nothing but :meth:`close`. A call during which this was
+    closed returns what it has, or raises ``ClosedEnvironmentError`` from what failed since.
 
     Attributes:
         envs: The sub-environments.
@@ -88,6 +94,9 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
     observation_space: Space[Any]
     # The places in `envs` of those that were closed.
     _closed_envs: frozenset[int] = frozenset()
+    # As `exclusive` says; and the thread that is closing now.
+    _user: int | None = None
+    _closer: int | None = None
 
     def __init__(
         self,
@@ -153,9 +162,10 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         self._blocks = stepping.StepBlocks(self._rewards, self._terminations, self._truncations)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but what is bound to this object's arrays."""
+        """Everything but what is bound to this object's arrays, and the call that it is in."""
         state = self.__dict__.copy()
         del state["_stack"], state["_blocks"]
+        state["_user"] = state["_closer"] = None
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -187,6 +197,7 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         """The random number generator of each sub-environment."""
         return self.get_attr("np_random")
 
+    @exclusive
     def reset(
         self,
         *,
@@ -230,6 +241,7 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
             infos.add(info, i)
         return self._batch(), infos.infos
 
+    @exclusive
     def step(self, actions: ActType) -> StepReturn[ObsType]:
         """Take one step in each sub-environment.
 
@@ -316,17 +328,36 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         return _OwnRule(self)
 
     def _check_open(self) -> None:
-        if self.closed:
-            raise ClosedEnvironmentError(
-                f"Trying to operate on `{type(self).__name__}`, after a call to `close()`."
-            )
+        if self._is_closed():
+            raise self._closed_error()
 
+    def _is_closed(self) -> bool:
+        # The thread that closes may make calls until the sub-environments close: a subclass's
+        # `close_extras` may save what they hold.
+        return self.closed or (self._closer is not None and self._closer != get_ident())
+
+    def _closed_error(self) -> ClosedEnvironmentError:
+        return ClosedEnvironmentError(
+            f"Trying to operate on `{type(self).__name__}`, after a call to `close()`."
+        )
+
+    def _check_not_closed_meanwhile(self, error: Exception) -> None:
+        if self._is_closed() and not isinstance(error, ClosedEnvironmentError):
+            raise self._closed_error() from error
+
+    def _refuse(self, name: str) -> NoReturn:
+        if self.closed or self._closer is not None:
+            raise self._closed_error()
+        raise in_use(name, self._user)
+
+    @exclusive
     def render(self) -> tuple[RenderFrame, ...]:
         """The rendered frames of the sub-environments."""
         self._check_open()
         frames: list[Any] = [env.render() for env in self.envs]
         return tuple(frames)
 
+    @exclusive
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Call a method of each sub-environment, or get its attribute.
 
@@ -349,6 +380,7 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         """Get an attribute of each sub-environment, looked up through the wrappers."""
         return self.call(name)
 
+    @exclusive
     def set_attr(self, name: str, values: list[Any] | tuple[Any, ...] | Any) -> None:
         """Set an attribute of each sub-environment.
 
@@ -365,7 +397,7 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
             env.set_wrapper_attr(name, value)
 
     def close(self, **kwargs: Any) -> None:
-        """Close every sub-environment. A second call does nothing.
+        """Close every sub-environment. A second call, also within the first, does nothing.
 
         Where the first was interrupted, the second closes what was not closed.
 
@@ -375,15 +407,25 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
         """
         if self.closed and len(self._closed_envs) >= len(self.envs):
             return
+        me = get_ident()
+        # Nothing is called from this look to the assignment: neither another thread nor Ctrl-C
+        # comes between.
+        if self._closer is not None:
+            return
+        self._closer = me
         try:
+            # A call that this comes within is lent to a subclass's `close_extras`.
+            self._user = ~me
             # Where it is true, the base class does nothing.
             self.closed = False
             super().close(**kwargs)
         finally:
-            self.closed = True
+            self._closer, self.closed = None, True
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close every sub-environment; raise the first error afterwards."""
+        # Calls by their `close` methods are refused.
+        self.closed = True
         error = self._close_each()
         if error is not None:
             try:

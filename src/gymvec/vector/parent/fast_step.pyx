@@ -1,4 +1,7 @@
-"""What the workers wrote of a step beside observations and infos, as arrays of the parent."""
+"""A plain step in one call, and the gate before it.
+
+What the workers wrote of a step beside observations and infos becomes arrays of the parent.
+"""
 
 cimport cython
 cimport numpy as cnp
@@ -6,13 +9,24 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
 
 from gymvec.vector.transport.action_block cimport checked_envs
+from gymvec.kernels.arrays cimport READ, checked_array, is_contiguous
 from gymvec.vector.transport.control_parent cimport Parent
 from gymvec.kernels.capi cimport empty_array
 from gymvec.kernels.rows cimport GIL_FREE_BYTES
 
-import numpy as np
-
 cnp.import_array()
+
+cdef enum Outcome:
+    OUTCOME_DONE
+    OUTCOME_NOT_SENT
+    OUTCOME_SENT
+
+DONE = OUTCOME_DONE
+"""All answers were taken; :meth:`StepResults.take` hands over what came of them."""
+NOT_SENT = OUTCOME_NOT_SENT
+"""The actions did not fit, and no environment was sent anything."""
+SENT = OUTCOME_SENT
+"""The step was sent, and no answer was taken: one takes long, or a message has to be read."""
 
 
 cdef enum:
@@ -38,6 +52,64 @@ cdef void copy_bytes(void* target, const void* source, size_t nbytes) noexcept:
 
 
 @cython.final
+cdef class CallGate:
+    """The reasons why a step cannot be sent and waited for at once. Each owner sets its own.
+
+    An attribute is set without a call: no signal is handled between two of them.
+
+    Args:
+        idle: The ``state`` in which no call of all environments is under way.
+        stepping: The ``state`` while a step is.
+
+    Attributes:
+        state: The call of all environments that is under way.
+        closed: The environment is not built yet, or is being closed.
+        forked: This process is a fork of the one that started the workers.
+        dead: A worker died and was not replaced.
+        replaced: A worker was replaced, or is to be, since the last call was collected.
+        timed_out: Answers are due of a call that no caller waits for.
+        drained: Answers were taken and not handed on.
+        unwritten: A pipe has not taken all messages.
+        ready_first: Environments were sent to that answer each by itself.
+        indirect: A step is more than its two halves: a subclass has its own, autoreset is
+            disabled, or a batch has fewer environments.
+    """
+
+    cdef object idle
+    cdef object stepping
+    cdef public object state
+    cdef public bint closed
+    cdef public bint forked
+    cdef public bint dead
+    cdef public bint replaced
+    cdef public bint timed_out
+    cdef public bint drained
+    cdef public bint unwritten
+    cdef public bint ready_first
+    cdef public bint indirect
+
+    def __cinit__(self, idle, stepping):
+        self.state = self.idle = idle
+        self.stepping = stepping
+        self.closed = True
+
+    @property
+    def is_shut(self):
+        """Whether there is any reason."""
+        return (
+            self.state is not self.idle or self.closed or self.ready_first or self.indirect
+            or self.needs_care()
+        )
+
+    cdef bint needs_care(self) noexcept:
+        """Whether a wait has more to do than to wait for the answers of all environments."""
+        return (
+            self.forked or self.dead or self.replaced or self.timed_out or self.drained
+            or self.unwritten
+        )
+
+
+@cython.final
 cdef class StepResults:
     """Rewards, flags and messages of all workers, read as arrays of all environments.
 
@@ -47,12 +119,9 @@ cdef class StepResults:
         blocks: C-contiguous arrays of numbers of shape ``(n, ...)`` that :meth:`finish` copies;
             kept alive. Their rows are written by the workers, each of whom has those of its
             environments.
-
-    Attributes:
-        sent: How often :meth:`step` has sent a step, also where it has not returned since.
     """
 
-    cdef readonly Py_ssize_t sent
+    cdef tuple _taken
     cdef list _arrays
     cdef object _table
     cdef Part* _parts
@@ -62,31 +131,26 @@ cdef class StepResults:
     cdef size_t _nbytes
 
     def __cinit__(self, parts, blocks=()):
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, count
         self._arrays = []
         self._n = 0
         for arrays in parts:
-            kept = tuple([array.view() for array in arrays])
-            for array, kind in zip(kept, (np.float64, np.bool_, np.bool_, np.bool_), strict=True):
-                if (
-                    type(array) is not np.ndarray
-                    or array.ndim != 1
-                    or array.shape != kept[0].shape
-                    or array.dtype != kind
-                    or not (array.flags.c_contiguous and array.flags.aligned)
-                ):
-                    raise ValueError(
-                        f"expected an array of {kind}, as long as the rewards, got {array!r}"
-                    )
-            self._arrays.append(kept)
-            self._n += len(kept[0])
+            rewards, terminations, truncations, messages = arrays
+            rewards = checked_array(rewards, cnp.NPY_DOUBLE, 1, -1, READ, "rewards")
+            count = len(rewards)
+            self._arrays.append((
+                rewards,
+                checked_array(terminations, cnp.NPY_BOOL, 1, count, READ, "terminations"),
+                checked_array(truncations, cnp.NPY_BOOL, 1, count, READ, "truncations"),
+                checked_array(messages, cnp.NPY_BOOL, 1, count, READ, "messages"),
+            ))
+            self._n += count
         self._num_parts = len(self._arrays)
         self._blocks = []
         for block in blocks:
             if (
-                type(block) is not np.ndarray
+                not is_contiguous(block, READ)
                 or block.dtype.hasobject
-                or not block.flags.c_contiguous
                 or block.ndim == 0
                 or len(block) != self._n
             ):
@@ -97,7 +161,7 @@ cdef class StepResults:
             kept_block = block.view()
             self._blocks.append(kept_block)
             self._nbytes += <size_t>cnp.PyArray_NBYTES(<cnp.ndarray>kept_block)
-        self._table = bytearray(self._num_parts * sizeof(Part))
+        self._table = bytearray(<size_t>self._num_parts * sizeof(Part))
         self._parts = <Part*><char*>self._table
         for i in range(self._num_parts):
             rewards, terminations, truncations, messages = self._arrays[i]
@@ -140,11 +204,21 @@ cdef class StepResults:
             truncations += count
 
     def step(
-        self, Parent doorbell not None, put, actions, uint32_t opcode, double timeout_s
+        self,
+        CallGate gate not None,
+        Parent doorbell not None,
+        put,
+        actions,
+        uint32_t opcode,
+        double timeout_s,
     ):
         """Let all environments take a step, and :meth:`finish` it.
 
+        ``gate.state`` says that a step is under way from before the actions are put; it is reset
+        where nothing was sent.
+
         Args:
+            gate: Is not shut.
             doorbell: The control words of the same environments.
             put: As :meth:`gymvec.vector.transport.action_block.ActionBlock.put`.
             actions: What ``put`` takes.
@@ -152,34 +226,55 @@ cdef class StepResults:
             timeout_s: Seconds to wait.
 
         Returns:
-            None, with nothing sent, where the actions do not fit. An empty tuple, with nothing
-            taken, where :meth:`finish` returns None. Otherwise what that returns.
+            ``DONE``, ``NOT_SENT`` or ``SENT``.
 
         Raises:
             RuntimeError: A worker overwrote its control words with nonsense.
             ValueError: An environment has not answered its last command; nothing was sent.
         """
-        if not put(actions, None):
-            return None
-        doorbell.send_to_all(opcode, False)
-        self.sent += 1
-        finished = self.finish(doorbell, timeout_s)
-        return () if finished is None else finished
+        cdef bint sent = False
+        gate.state = gate.stepping
+        try:
+            if put(actions, None):
+                doorbell.send_to_all(opcode, False)
+                sent = True
+        finally:
+            # A signal handler runs at no moment between sending and this.
+            if not sent:
+                gate.state = gate.idle
+        return self.finish_step(gate, doorbell, timeout_s) if sent else OUTCOME_NOT_SENT
 
-    def finish(self, Parent doorbell not None, double timeout_s):
+    def finish(self, CallGate gate not None, Parent doorbell not None, double timeout_s):
         """Wait for every answer that is due and take all, unless a message belongs to one.
 
         Args:
+            gate: That of the step.
             doorbell: The control words of the same environments.
             timeout_s: Seconds to wait; where the blocks are large, for each worker in turn.
 
         Returns:
-            What :meth:`collect` returns, and copies of the blocks. None, with nothing taken, where
-            the time is over or there is a message to read first.
+            ``DONE``; or ``SENT``, with nothing taken, where the time is over, there is a message to
+            read first, or the wait needs care.
 
         Raises:
             RuntimeError: A worker overwrote its control words with nonsense.
         """
+        return self.finish_step(gate, doorbell, timeout_s)
+
+    def take(self):
+        """What the last step that is ``DONE`` has left here, once.
+
+        Returns:
+            What :meth:`collect` returned then, and copies of the blocks.
+        """
+        taken, self._taken = self._taken, None
+        return taken
+
+    cdef Outcome finish_step(
+        self, CallGate gate, Parent doorbell, double timeout_s
+    ) except? OUTCOME_NOT_SENT:
+        if gate.needs_care():
+            return OUTCOME_SENT
         # Made while the workers are at work.
         cdef tuple results = self.empty()
         cdef list copies = self.empty_blocks()
@@ -191,16 +286,17 @@ cdef class StepResults:
         )
         if in_shares:
             if not self.copy_shares(doorbell, copies, timeout_s):
-                return None
+                return OUTCOME_SENT
         else:
             due = doorbell.due()
             if doorbell.wait_for(due, timeout_s) < due or self.has_messages(0, self._num_parts):
-                return None
+                return OUTCOME_SENT
         self.fill(results)
         if not in_shares:
             self.copy_rows(copies, 0, self._n)
         doorbell.take_all()
-        return results, copies
+        self._taken = results, copies
+        return OUTCOME_DONE
 
     cdef list empty_blocks(self):
         cdef list arrays = []

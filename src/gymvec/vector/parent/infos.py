@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gymvec.kernels.blocks import gather_rows
 from gymvec.kernels.infos import gather_infos
-from gymvec.vector.transport.info_columns import SlotColumns
-from gymvec.vector.transport.info_schemas import MAX_SCHEMAS, same_schema
+from gymvec.kernels.rows import gather_rows
+from gymvec.vector.transport.info_schemas import MAX_SCHEMAS, SlotColumns, same_schema
 from gymvec.vector.transport.memory import SLOT_BYTES
 
 __all__ = ["InfoBatchSlots", "InfoSlots"]

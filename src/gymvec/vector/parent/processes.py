@@ -216,7 +216,7 @@ class Workers:
     def end(self, seconds: float) -> None:
         """End and reap every process, and close the pipes. May be called again.
 
-        Ctrl-C cuts the stall_timer short: the processes are killed before it is raised.
+        Ctrl-C cuts the wait short: the processes are killed before it is raised.
 
         Args:
             seconds: How long they may take to end by themselves.

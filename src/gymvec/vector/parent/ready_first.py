@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from gymvec.vector.parent.death_policy import Replaced, RestartingPool
 from gymvec.vector.parent.infos import InfoBatchSlots
 from gymvec.vector.parent.worker_pool import WorkerPool
 from gymvec.vector.transport.messages import Command
@@ -31,7 +30,6 @@ class Batches:
 
     Attributes:
         busy: bool array of shape ``(num_envs,)``.
-        any_busy: Whether one is.
         deferred: Commands with their arguments that all environments are sent, one after another,
             by :meth:`begin_deferred`.
         messages: What came by message for environments that are ready: whether the environment
@@ -43,14 +41,17 @@ class Batches:
         self._count = batch_size
         self._infos = pool.info_slots.batches(batch_size)
         self.busy = np.zeros(num_envs, dtype=np.bool_)
-        self.any_busy = False
         self.deferred: list[Order] = []
         self.messages: dict[int, tuple[bool, Any]] = {}
         self._ready: list[int] = []
         self._with_message: set[int] = set()
-        self._restarts = isinstance(pool, RestartingPool)
         # What busy environments were sent, where a new worker may have to be sent it again.
         self._sent: dict[int, Order] = {}
+
+    @property
+    def any_busy(self) -> bool:
+        """Whether one is busy."""
+        return self._pool.gate.ready_first
 
     def send(self, command: Command, arguments: dict[int, bytes] | None, envs: np.ndarray) -> None:
         """Send a command to environments that are not busy."""
@@ -67,18 +68,19 @@ class Batches:
         pool = self._pool
         busy, sent = self.busy.copy(), self._sent
         busy[envs] = True
-        if self._restarts:
+        if pool.on_death.restarts:
             sent = sent | dict.fromkeys(envs.tolist(), (command, arguments))
+        gate = pool.gate
         pending = pool.doorbell.num_pending
-        before = self.busy, self.any_busy, self._sent, self.deferred
+        before = self.busy, gate.ready_first, self._sent, self.deferred
         try:
-            self.busy, self.any_busy, self._sent, self.deferred = busy, True, sent, deferred
+            self.busy, gate.ready_first, self._sent, self.deferred = busy, True, sent, deferred
             pool.send_immediate(command, arguments, envs)
         except BaseException:
             # Ctrl-C may have come before the command was sent, or after it. Nothing is called
             # here, so that a second one cannot come between.
             if pool.doorbell.num_pending == pending:
-                self.busy, self.any_busy, self._sent, self.deferred = before
+                self.busy, gate.ready_first, self._sent, self.deferred = before
             raise
 
     def defer(self, command: Command, arguments: dict[int, bytes] | None) -> None:
@@ -86,8 +88,9 @@ class Batches:
         busy = np.ones_like(self.busy)
         # None takes the place of an earlier one, whose seeds would be lost.
         deferred = [*self.deferred, (command, arguments)]
+        gate = self._pool.gate
         # All at once, as far as Ctrl-C can tell: nothing is called between these.
-        self.busy, self.any_busy, self.deferred = busy, True, deferred
+        self.busy, gate.ready_first, self.deferred = busy, True, deferred
 
     def begin_deferred(self, deadline: float | None) -> None:
         """Send what is deferred. What those that are still at work answer is dropped.
@@ -112,21 +115,14 @@ class Batches:
             WorkerDiedError: A worker died.
         """
         while True:
-            try:
-                return self._take(deadline)
-            except Replaced:
-                pass
-
-    def _take(self, deadline: float | None) -> np.ndarray:
-        self._accept()
-        if len(self._ready) < self._count:
-            self._pool.take(self._count - len(self._ready), deadline)
             self._accept()
-        else:
-            self._pool.look()
-        envs = sorted(self._ready[: self._count])
-        self._read_messages(envs, deadline)
-        return np.array(envs, dtype=np.int64)
+            lacking = self._count - len(self._ready)
+            if not (self._pool.take(lacking, deadline) if lacking > 0 else self._pool.look()):
+                continue
+            self._accept()
+            envs = sorted(self._ready[: self._count])
+            if self._read_messages(envs, deadline):
+                return np.array(envs, dtype=np.int64)
 
     def settle(self, deadline: float | None) -> None:
         """Wait until nobody is at work. Then the workers are free for other calls.
@@ -136,15 +132,13 @@ class Batches:
             WorkerDiedError: A worker died.
         """
         while True:
-            try:
-                self._accept()
-                self._pool.take(None, deadline)
-                self._accept()
-                # The messages of other calls must not be taken for these.
-                self._read_messages(self._ready, deadline)
+            self._accept()
+            if not self._pool.take(None, deadline):
+                continue
+            self._accept()
+            # The messages of other calls must not be taken for these.
+            if self._read_messages(self._ready, deadline):
                 return
-            except Replaced:
-                pass
 
     def _forget(self) -> None:
         """Drop the answers of all environments, after :meth:`settle` and before :meth:`_send`."""
@@ -164,8 +158,9 @@ class Batches:
             messages = {env: message for env, message in messages.items() if env not in gone}
         if sent:
             sent = {env: order for env, order in sent.items() if env not in gone}
+        gate = self._pool.gate
         # All at once, as far as Ctrl-C can tell: nothing is called between these.
-        self._ready, self.busy, self.any_busy = ready, busy, any_busy
+        self._ready, self.busy, gate.ready_first = ready, busy, any_busy
         self._with_message, self.messages, self._sent = with_message, messages, sent
 
     def slots_of(self, envs: np.ndarray) -> InfoBatchSlots:
@@ -183,8 +178,14 @@ class Batches:
             return
         with_message = self._with_message.union(filter(self._pool.results.has_message, taken))
         ready = self._ready + taken
+        gate = self._pool.gate
         # All at once, as far as Ctrl-C can tell.
-        self._with_message, self._ready, self._pool.taken = with_message, ready, []
+        self._with_message, self._ready, self._pool.taken, gate.drained = (
+            with_message,
+            ready,
+            [],
+            False,
+        )
 
     def _send_again(self) -> None:
         """Ask new workers what the dead ones had been sent, whether they had answered or not."""
@@ -200,10 +201,16 @@ class Batches:
                 own = None if arguments is None else {env: arguments[env]}
                 pool.send_immediate(command, own, np.array([env], dtype=np.int64))
         gone.clear()
+        pool.gate.replaced = False
 
-    def _read_messages(self, envs: list[int], deadline: float | None) -> None:
+    def _read_messages(self, envs: list[int], deadline: float | None) -> bool:
+        """Read the messages of environments; False where a worker of theirs was replaced."""
         if not self._with_message:
-            return
+            return True
         for env in envs:
             if env in self._with_message and env not in self.messages:
-                self.messages[env] = self._pool.message_of(env, deadline)
+                message = self._pool.message_of(env, deadline)
+                if message is None:
+                    return False
+                self.messages[env] = message
+        return True

@@ -1,90 +1,120 @@
-"""Which workers are dead, stopped, stuck or slow, and what is done about it."""
+"""Which workers are dead, stopped, stalled or slow."""
 
 from __future__ import annotations
 
-from typing import NoReturn
+import time
+from collections.abc import Hashable, Iterable
 
 from gymnasium import logger
 
-from gymvec.vector.errors import WorkerDiedError
-from gymvec.vector.parent.deadlines import TimedOut
 from gymvec.vector.parent.processes import Workers
-from gymvec.vector.parent.stall_timer import StallTimer
 from gymvec.vector.transport.control_parent import Parent
+from gymvec.vector.transport.exceptions import unpack_error
 from gymvec.vector.transport.memory import Layout
-from gymvec.vector.transport.pipe import drain
 
-__all__ = ["Supervisor"]
+__all__ = ["STOPPED_SECONDS", "StallTimer", "Supervisor"]
 
 # After what time of waiting stopped workers are warned of, and after what time slow ones.
-_STOPPED_SECONDS = 1.0
+STOPPED_SECONDS = 1.0
 _SLOW_SECONDS = 60.0
 
 
 class Supervisor:
-    """The part of :class:`gymvec.vector.parent.worker_pool.WorkerPool` that watches the workers.
+    """Looks after the workers; the pool and its death policy decide what is done.
 
     Args:
         layout: What lies where in the segment.
-        step_timeout: Seconds that a worker may take for an answer while ``timed``, or None.
+        doorbell: The control words.
+        workers: The processes.
+        step_timeout: Seconds that a worker may take for an answer, or None.
 
     Attributes:
-        timed: Whether the answers that are waited for are those of steps or resets, or keep
-            such from being sent.
-        taken: Environments whose answers were taken and not handed on.
+        worker_of: The worker of each environment.
+        gone: Workers that died and that nothing is expected of.
+        stall_timer: Measures ``step_timeout``; None where there is none.
+        build_failures: What new workers raised that could not build their environments.
     """
 
-    doorbell: Parent
-    workers: Workers
-
-    def __init__(self, layout: Layout, step_timeout: float | None) -> None:
-        self.layout = layout
-        self.timed = False
-        self.taken: list[int] = []
-        self._stall_timer = None if step_timeout is None else StallTimer(step_timeout)
-        self._worker_of = [
+    def __init__(
+        self, layout: Layout, doorbell: Parent, workers: Workers, step_timeout: float | None
+    ) -> None:
+        self._layout = layout
+        self._doorbell = doorbell
+        self._workers = workers
+        self.worker_of = [
             worker for worker, part in enumerate(layout.slices) for _ in range(part.size)
         ]
-        self._mine = True
-        self._death: tuple[list[int], int | None, str | None] | None = None
-        self._gone: set[int] = set()
+        self.gone: set[int] = set()
+        self.stall_timer = None if step_timeout is None else StallTimer(step_timeout)
+        self.build_failures: dict[int, BaseException] = {}
+        # New workers that have not built their environments yet, and until when they should.
+        self._building: dict[int, float] = {}
         self._warned: set[int] = set()
 
-    @property
-    def usable(self) -> bool:
-        """Whether all workers live, as far as is known, and belong to this process."""
-        return self._mine and self._death is None
+    def envs_of(self, worker: int) -> list[int]:
+        """The environments of a worker."""
+        part = self._layout.slices[worker]
+        return list(range(part.start, part.stop))
 
-    def check_usable(self) -> None:
-        """Raise if a worker is dead, or this process is a fork of the one that started them."""
-        if not self._mine:
-            raise RuntimeError(
-                "this vector environment belongs to the process that made it; a fork of that "
-                "process must make its own"
-            )
-        if self._death is not None:
-            raise WorkerDiedError(*self._death)
+    def dead(self) -> list[int]:
+        """Workers that have ended and that were not given up yet."""
+        return [
+            worker
+            for worker in range(len(self._workers.processes))
+            if worker not in self.gone and self._workers.has_ended(worker)
+        ]
 
-    def _check_owing(self, waited: float) -> None:
-        """Raise if a worker that owes an answer has died; warn if one is stopped or slow."""
-        owing: list[int] | None = None
-        for worker in range(len(self.workers.processes)):
-            if worker not in self._gone and self.workers.has_ended(worker):
-                owing = owing or self._owing()
-                if worker in owing:
-                    self._report_death(worker)
-        if self.timed and self._stall_timer is not None:
-            # Nobody is waited for beyond that, and so there is nothing to warn of.
-            for worker in owing or self._owing():
-                if self._is_stuck(worker):
-                    self._report_stuck(worker)
-            return
-        if waited < _STOPPED_SECONDS:
-            return
-        for worker in owing or self._owing():
+    def owing(self) -> list[int]:
+        """Workers that have not answered a command; what they have answered was drained."""
+        return [
+            worker
+            for worker in range(len(self._layout.slices))
+            if self._doorbell.queue_pending(worker)
+        ]
+
+    def begin(self, envs: Iterable[int] | None) -> None:
+        """Environments were sent a command; None for all."""
+        if self.stall_timer is not None:
+            self.stall_timer.begin(None if envs is None else {self.worker_of[env] for env in envs})
+
+    def is_building(self, worker: int) -> bool:
+        """Whether a new worker has not built its environments yet."""
+        return worker in self._building
+
+    def is_stalled(self, worker: int) -> bool:
+        """Whether a worker has given no answer for ``step_timeout`` seconds, or builds too long."""
+        if worker in self._building:
+            return time.monotonic() > self._building[worker]
+        if self.stall_timer is None:
+            return False
+        received = self._workers.pipes[worker].received
+        return self.stall_timer.over(worker, (self._doorbell.queue_pending(worker), received))
+
+    def begin_building(self, worker: int, seconds: float) -> None:
+        """A new worker has so many seconds to build its environments."""
+        self.build_failures.pop(worker, None)
+        if self.stall_timer is not None:
+            self._building[worker] = time.monotonic() + max(seconds, self.stall_timer.seconds)
+
+    def built(self, env: int, failure: memoryview) -> None:
+        """A new worker has built its environments; or why not, packed."""
+        worker = self.worker_of[env]
+        if len(failure) > 0:
+            self.build_failures[worker] = unpack_error(failure, [env])
+        elif self._building.pop(worker, None) is not None and self.stall_timer is not None:
+            self.stall_timer.begin([worker])
+
+    def reset_worker(self, worker: int) -> None:
+        """Another process takes the place of a worker."""
+        self._building.pop(worker, None)
+        self._warned.discard(worker)
+
+    def warn_of_delays(self, workers: Iterable[int], waited: float) -> None:
+        """Warn once of each worker that is stopped or slow, after so many seconds of waiting."""
+        for worker in workers:
             if worker in self._warned:
                 continue
-            if self.workers.is_stopped(worker):
+            if self._workers.is_stopped(worker):
                 how = "is stopped (by a debugger or a signal)"
             elif waited >= _SLOW_SECONDS:
                 how = f"has not answered for {_SLOW_SECONDS:.0f} seconds"
@@ -92,52 +122,50 @@ class Supervisor:
                 continue
             self._warned.add(worker)
             logger.warn(
-                f"the worker of environments {self._envs_of(worker)} {how}; this call waits for it"
+                f"the worker of environments {self.envs_of(worker)} {how}; this call waits for it"
             )
 
-    def _owing(self) -> list[int]:
-        drain(self.doorbell, len(self._worker_of), self.taken)
-        return [
-            worker
-            for worker in range(len(self.layout.slices))
-            if self.doorbell.queue_pending(worker)
-        ]
+    def warn_no_more(self) -> None:
+        """The end is near for workers that do not answer, and nothing is to be done about them."""
+        self._warned.update(range(len(self._layout.slices)))
 
-    def _is_stuck(self, worker: int) -> bool:
-        """Whether a worker has given no answer for ``step_timeout`` seconds."""
-        if self._stall_timer is None:
+
+class StallTimer:
+    """Says which worker makes no progress.
+
+    The time of a worker begins anew with every command that it gets and every answer that it
+    gives, so that it is the time of one environment and not of a whole slice.
+
+    Args:
+        seconds: How long a worker may take for an answer.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._since: dict[int, tuple[Hashable, float]] = {}
+
+    def begin(self, workers: Iterable[int] | None = None) -> None:
+        """Commands were sent to some workers; None for all."""
+        if workers is None:
+            self._since.clear()
+            return
+        for worker in workers:
+            self._since.pop(worker, None)
+
+    def over(self, worker: int, progress: Hashable) -> bool:
+        """Whether a worker that owes an answer has been at the same point for too long.
+
+        Args:
+            worker: Its number.
+            progress: Changes with every answer.
+        """
+        now = time.monotonic()
+        before, since = self._since.setdefault(worker, (progress, now))
+        if before != progress:
+            self._since[worker] = progress, now
             return False
-        received = self.workers.pipes[worker].received
-        return self._stall_timer.over(worker, (self.doorbell.queue_pending(worker), received))
-
-    def _report_stuck(self, worker: int) -> NoReturn:
-        assert self._stall_timer is not None
-        envs = self._envs_of(worker)
-        envs = list(filter(self.doorbell.pending, envs)) or envs
-        raise TimedOut(
-            f"environments {envs} have not answered for `step_timeout={self._stall_timer.seconds}` "
-            "second(s)",
-            envs,
-        )
-
-    def _envs_of(self, worker: int) -> list[int]:
-        part = self.layout.slices[worker]
-        return list(range(part.start, part.stop))
-
-    def _built(self, env: int, failure: memoryview) -> None:
-        """A worker in place of a dead one has built its environments, or why not."""
-
-    def _report_death(
-        self, worker: int, reason: str | None = None, cause: BaseException | None = None
-    ) -> NoReturn:
-        death = self._envs_of(worker), self.workers.exit_code(worker), reason
-        self._death = self._death or death
-        self._gone.add(worker)
-        drain(self.doorbell, len(self._worker_of), self.taken)
-        self.doorbell.mark_dead(worker)
-        raise WorkerDiedError(*death) from cause
-
-    def disown(self) -> None:
-        """Leave the workers to the parent: this process is its fork."""
-        self._mine = False
-        self.workers.disown()
+        if now - since < self.seconds:
+            return False
+        # Told once; then it is given its time again.
+        del self._since[worker]
+        return True

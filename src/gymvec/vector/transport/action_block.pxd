@@ -9,9 +9,8 @@ cdef const int64_t* checked_envs(object envs, cnp.npy_intp n) except NULL
 
 
 cdef class ActionBlock:
-    cdef object _rows
-    cdef object _codes
-    cdef tuple _shape
+    cdef cnp.ndarray _rows
+    cdef cnp.ndarray _codes
     cdef char* _data
     cdef cnp.npy_uint8* _code
     cdef cnp.npy_intp _n
@@ -19,10 +18,10 @@ cdef class ActionBlock:
     cdef int _ndim
     cdef cnp.npy_intp[cnp.NPY_MAXDIMS] _dims
     cdef list _descrs
-    cdef dict _views
-    cdef int put_array(
-        self, cnp.ndarray array, int type_num, cnp.npy_intp count, const int64_t* where, object envs
-    ) except -1
-    cdef bint put_numbers(
-        self, tuple actions, cnp.npy_intp count, const int64_t* where) except -1
+    cdef bint has_kind(self, int type_num) noexcept
+    cdef bint has_shape(self, cnp.ndarray array, cnp.npy_intp count) noexcept
+    cdef void put_array(
+        self, cnp.ndarray array, cnp.npy_intp count, const int64_t* where) noexcept
+    cdef void put_numbers(
+        self, tuple actions, cnp.npy_intp count, const int64_t* where) noexcept
     cdef object action(self, Py_ssize_t index)

@@ -3,17 +3,17 @@
 cimport cython
 cimport numpy as cnp
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
-from cpython.list cimport PyList_CheckExact
+from cpython.list cimport PyList_CheckExact, PyList_GET_ITEM
 from cpython.long cimport PyLong_CheckExact
-from cpython.tuple cimport PyTuple_CheckExact
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
+from gymvec.kernels.arrays cimport READ, WRITE, checked_array, is_array, is_contiguous
 from gymvec.kernels.capi cimport (
     NPY_HALF, PyArray_Scalar, PyLong_AsLongLongAndOverflow, empty_array,
 )
-
-import numpy as np
 
 cnp.import_array()
 
@@ -22,24 +22,44 @@ cdef enum:
     # Codes of what a row holds: a NumPy type number, or one of these.
     PYTHON_INT = 100
     PYTHON_FLOAT = 101
+    KINDS = 256
 
 
 cdef const int64_t* checked_envs(object envs, cnp.npy_intp n) except NULL:
     cdef cnp.npy_intp i
     cdef const int64_t* numbers
-    if not (
-        cnp.PyArray_CheckExact(envs)
-        and cnp.PyArray_NDIM(<cnp.ndarray>envs) == 1
-        and cnp.PyArray_TYPE(<cnp.ndarray>envs) == cnp.NPY_INT64
-        and cnp.PyArray_CHKFLAGS(<cnp.ndarray>envs, cnp.NPY_ARRAY_CARRAY_RO)
-        and cnp.PyArray_ISNOTSWAPPED(<cnp.ndarray>envs)
-    ):
+    if not is_array(envs, cnp.NPY_INT64, 1, READ):
         raise ValueError(f"expected environments as a contiguous int64 array, got {envs!r}")
     numbers = <const int64_t*>cnp.PyArray_DATA(<cnp.ndarray>envs)
     for i in range(cnp.PyArray_DIM(<cnp.ndarray>envs, 0)):
         if not 0 <= numbers[i] < n:
             raise IndexError(f"environment {numbers[i]} is outside [0, {n})")
     return numbers
+
+
+cdef cnp.ndarray contiguous(cnp.ndarray array):
+    """The array itself, or a copy, with native elements one after another."""
+    if is_contiguous(array, READ) and cnp.PyArray_ISNOTSWAPPED(array):
+        return array
+    return cnp.PyArray_FROM_OTF(array, cnp.PyArray_TYPE(array), READ)
+
+
+cdef bint are_numbers(tuple actions, cnp.npy_intp count) noexcept:
+    """Whether they are ``count`` Python floats, or ints that fit a row."""
+    cdef cnp.npy_intp i
+    cdef PyObject* action  # The tuple owns it.
+    cdef int overflow = 0
+    if PyTuple_GET_SIZE(actions) != count:
+        return False
+    for i in range(count):
+        action = PyTuple_GET_ITEM(actions, i)
+        if PyLong_CheckExact(<object>action):
+            PyLong_AsLongLongAndOverflow(<object>action, &overflow)
+            if overflow:
+                return False
+        elif not PyFloat_CheckExact(<object>action):
+            return False
+    return True
 
 
 @cython.final
@@ -58,9 +78,6 @@ cdef class ActionBlock:
     def __cinit__(self, rows, codes, tuple shape not None):
         cdef int i
         cdef object elements = 1  # Python's integers do not overflow.
-        # What this file reads of arrays by itself must not be what a subclass says.
-        if not cnp.PyArray_CheckExact(rows) or not cnp.PyArray_CheckExact(codes):
-            raise TypeError(f"expected arrays, got {type(rows)} and {type(codes)}")
         # One more than an action has lies in a batch.
         if len(shape) >= cnp.NPY_MAXDIMS:
             raise ValueError(f"expected fewer than {cnp.NPY_MAXDIMS} dimensions, got {shape}")
@@ -70,21 +87,20 @@ cdef class ActionBlock:
             if self._dims[i] < 0:
                 raise ValueError(f"expected sizes of dimensions, got {shape}")
             elements *= self._dims[i]
-        n = len(codes) if codes.ndim == 1 else 0
-        for block, wanted in ((rows, (n, elements * ELEMENT_BYTES)), (codes, (n,))):
-            if block.shape != wanted or block.dtype != np.uint8 or not block.flags.carray:
-                raise ValueError(f"expected a writable uint8 array of shape {wanted}")
+        self._codes = checked_array(codes, cnp.NPY_UINT8, 1, -1, WRITE, "codes")
+        self._n = cnp.PyArray_DIM(self._codes, 0)
+        self._rows = checked_array(rows, cnp.NPY_UINT8, 2, self._n, WRITE, "rows")
+        if cnp.PyArray_DIM(self._rows, 1) != elements * ELEMENT_BYTES:
+            raise ValueError(
+                f"expected rows of {elements * ELEMENT_BYTES} bytes for actions of shape {shape}, "
+                f"got {cnp.PyArray_DIM(self._rows, 1)}"
+            )
         self._elements = elements
-        self._rows = rows.view()
-        self._codes = codes.view()
-        self._shape = shape
-        self._n = len(codes)
-        self._data = <char*>cnp.PyArray_DATA(<cnp.ndarray>self._rows)
-        self._code = <cnp.npy_uint8*>cnp.PyArray_DATA(<cnp.ndarray>self._codes)
-        self._descrs = [None] * 256
+        self._data = <char*>cnp.PyArray_DATA(self._rows)
+        self._code = <cnp.npy_uint8*>cnp.PyArray_DATA(self._codes)
+        self._descrs = [None] * KINDS
         for i in list(range(cnp.NPY_LONGDOUBLE)) + [NPY_HALF]:
             self._descrs[i] = cnp.PyArray_DescrFromType(i)
-        self._views = {}
 
     def put(self, actions, envs=None):
         """Write the actions of all environments, or of some.
@@ -96,95 +112,90 @@ cdef class ActionBlock:
                 for all ``n``.
 
         Returns:
-            Whether they fit. Where not, no action of these environments may be taken.
+            Whether they fit. Where not, nothing was touched.
 
         Raises:
             IndexError: An environment is outside ``[0, n)``.
         """
-        cdef cnp.ndarray array
-        cdef int i, type_num
         cdef cnp.npy_intp count = self._n
         cdef const int64_t* where = NULL
+        cdef cnp.ndarray array = None
+        cdef tuple numbers = None
+        # First: NumPy may let other threads run while it copies, and they may change the arguments.
+        if cnp.PyArray_CheckExact(actions):
+            if not self.has_kind(cnp.PyArray_TYPE(<cnp.ndarray>actions)):
+                return False
+            array = contiguous(actions)
+        elif self._ndim == 0 and (PyList_CheckExact(actions) or PyTuple_CheckExact(actions)):
+            numbers = tuple(actions)
+        else:
+            return False
         if envs is not None:
             where = checked_envs(envs, self._n)
-            count = len(envs)
-        if cnp.PyArray_CheckExact(actions):
-            array = actions
-            type_num = cnp.PyArray_TYPE(array)
-            if (
-                type_num > 255
-                or self._descrs[type_num] is None
-                or cnp.PyArray_NDIM(array) != self._ndim + 1
-                or cnp.PyArray_DIM(array, 0) != count
-            ):
+            count = cnp.PyArray_DIM(<cnp.ndarray>envs, 0)
+        if array is None:
+            if not are_numbers(numbers, count):
                 return False
-            for i in range(self._ndim):
-                if cnp.PyArray_DIM(array, i + 1) != self._dims[i]:
-                    return False
-            self.put_array(array, type_num, count, where, envs)
-            return True
-        if self._ndim == 0 and (PyList_CheckExact(actions) or PyTuple_CheckExact(actions)):
-            return self.put_numbers(tuple(actions), count, where)
-        return False
+            self.put_numbers(numbers, count, where)
+        else:
+            if not self.has_shape(array, count):
+                return False
+            self.put_array(array, count, where)
+        return True
 
-    cdef int put_array(
-        self, cnp.ndarray array, int type_num, cnp.npy_intp count, const int64_t* where, object envs
-    ) except -1:
+    cdef bint has_kind(self, int type_num) noexcept:
+        """Whether actions of this NumPy type fit a row."""
+        return type_num < KINDS and <object>PyList_GET_ITEM(self._descrs, type_num) is not None
+
+    cdef bint has_shape(self, cnp.ndarray array, cnp.npy_intp count) noexcept:
+        """Whether an array is that of ``count`` actions."""
+        cdef int i
+        if (
+            cnp.PyArray_NDIM(array) != self._ndim + 1
+            or cnp.PyArray_DIM(array, 0) != count
+        ):
+            return False
+        for i in range(self._ndim):
+            if cnp.PyArray_DIM(array, i + 1) != self._dims[i]:
+                return False
+        return True
+
+    cdef void put_array(
+        self, cnp.ndarray array, cnp.npy_intp count, const int64_t* where
+    ) noexcept:
         cdef cnp.npy_intp i, row
-        cdef cnp.npy_intp size
-        cdef const char* source
-        # Before NumPy may let other threads run, which could change the checked environments.
-        if where is NULL:
+        cdef int type_num = cnp.PyArray_TYPE(array)
+        cdef cnp.npy_intp size = self._elements * cnp.PyArray_ITEMSIZE(array)
+        cdef const char* source = <const char*>cnp.PyArray_DATA(array)
+        if where is NULL and size == self._elements * ELEMENT_BYTES:
             memset(self._code, type_num, <size_t>count)
-        else:
-            for i in range(count):
-                self._code[where[i]] = <cnp.npy_uint8>type_num
-        if cnp.PyArray_CHKFLAGS(array, cnp.NPY_ARRAY_CARRAY_RO) and cnp.PyArray_ISNOTSWAPPED(array):
-            size = self._elements * cnp.PyArray_ITEMSIZE(array)
-            source = <const char*>cnp.PyArray_DATA(array)
-            if where is NULL and size == self._elements * ELEMENT_BYTES:
-                memcpy(self._data, source, <size_t>(count * size))
-            else:
-                for i in range(count):
-                    row = i if where is NULL else where[i]
-                    memcpy(self._data + row * self._elements * ELEMENT_BYTES, source + i * size,
-                           <size_t>size)
-        else:
-            view = self._views.get(type_num)
-            if view is None:
-                descr = self._descrs[type_num]
-                view = np.ndarray(
-                    (self._n, self._elements), descr, self._rows,
-                    strides=(self._elements * ELEMENT_BYTES, descr.itemsize))
-                self._views[type_num] = view
-            view[... if envs is None else envs] = array.reshape(count, self._elements)
-        return 0
+            memcpy(self._data, source, <size_t>(count * size))
+            return
+        for i in range(count):
+            row = i if where is NULL else where[i]
+            self._code[row] = <cnp.npy_uint8>type_num
+            memcpy(
+                self._data + row * self._elements * ELEMENT_BYTES, source + i * size, <size_t>size)
 
-    cdef bint put_numbers(
+    cdef void put_numbers(
         self, tuple actions, cnp.npy_intp count, const int64_t* where
-    ) except -1:
+    ) noexcept:
         cdef cnp.npy_intp i, row
+        cdef PyObject* action  # The tuple owns it.
         cdef long long integer
         cdef double real
         cdef int overflow = 0
-        if len(actions) != count:
-            return False
         for i in range(count):
             row = i if where is NULL else where[i]
-            action = actions[i]
-            if PyLong_CheckExact(action):
-                integer = PyLong_AsLongLongAndOverflow(action, &overflow)
-                if overflow:
-                    return False
+            action = PyTuple_GET_ITEM(actions, i)
+            if PyLong_CheckExact(<object>action):
+                integer = PyLong_AsLongLongAndOverflow(<object>action, &overflow)
                 memcpy(self._data + row * ELEMENT_BYTES, &integer, sizeof(integer))
                 self._code[row] = PYTHON_INT
-            elif PyFloat_CheckExact(action):
-                real = PyFloat_AS_DOUBLE(action)
+            else:
+                real = PyFloat_AS_DOUBLE(<object>action)
                 memcpy(self._data + row * ELEMENT_BYTES, &real, sizeof(real))
                 self._code[row] = PYTHON_FLOAT
-            else:
-                return False
-        return True
 
     def __call__(self, index):
         """The action of one environment, a new object.

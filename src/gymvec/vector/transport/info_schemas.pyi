@@ -1,3 +1,5 @@
+from collections.abc import Iterable
+from enum import IntFlag
 from typing import Any, Final, SupportsIndex, final
 
 import numpy as np
@@ -6,8 +8,13 @@ from typing_extensions import Self, disjoint_base
 
 MAX_SCHEMAS: Final[int]
 
+class InfoPut(IntFlag):
+    IN_SLOT = 0
+    WITH_MESSAGE = 1
+    WITH_SCHEMA = 2
+
 @disjoint_base
-class Column:
+class Field:
     @property
     def key(self) -> str: ...
     @property
@@ -22,7 +29,7 @@ class Column:
 @final
 class Schema:
     @property
-    def columns(self) -> tuple[Column, ...]: ...
+    def fields(self) -> tuple[Field, ...]: ...
     @property
     def signature(self) -> tuple[Any, ...]: ...
 
@@ -32,7 +39,9 @@ def schema_of(info: Any, size: int) -> Schema | None: ...
 class SlotWriter:
     def __new__(cls, slots: npt.NDArray[np.uint8]) -> Self: ...
     def clear(self, env: SupportsIndex) -> None: ...
-    def put(self, env: SupportsIndex, info: Any) -> bool | tuple[int, tuple[Any, ...]] | None: ...
+    @property
+    def new_schema(self) -> tuple[int, tuple[Any, ...]] | None: ...
+    def put(self, env: SupportsIndex, info: Any) -> InfoPut: ...
 
 def same_schema(
     slots: npt.NDArray[np.uint8],
@@ -40,3 +49,11 @@ def same_schema(
     workers: npt.NDArray[np.int32],
     out: npt.NDArray[np.int32],
 ) -> int: ...
+
+@disjoint_base
+class SlotColumn: ...
+
+@final
+class SlotColumns:
+    def __new__(cls, slots: npt.NDArray[np.uint8], columns: Iterable[tuple[Any, ...]]) -> Self: ...
+    def infos(self) -> dict[str, Any]: ...

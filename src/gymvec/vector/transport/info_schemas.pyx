@@ -13,9 +13,10 @@ from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport Py_TYPE, PyObject
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
-from gymvec.kernels.capi cimport PyLong_AsLongLongAndOverflow
+from gymvec.kernels.arrays cimport READ, WRITE, checked_array, is_array
+from gymvec.kernels.capi cimport PyLong_AsLongLongAndOverflow, empty_array
 from gymvec.kernels.rows cimport Row, describe_row, row_of
 
 import numpy as np
@@ -35,7 +36,7 @@ cdef enum Kind:
     NESTED
 
 
-cdef class Column:
+cdef class Field:
     """One key of a schema: where its value lies, and what it must be like."""
 
     cdef readonly str key
@@ -53,7 +54,7 @@ cdef class Schema:
     """The shape of an info, with the place of each value in a slot.
 
     Attributes:
-        columns: Tuple of columns in the order of the keys.
+        fields: Tuple of fields in the order of the keys.
         signature: A value that is equal for equal schemas, and pickles.
     """
 
@@ -63,53 +64,55 @@ cdef class Schema:
         cdef Py_ssize_t i = 0
         cdef PyObject* key
         cdef PyObject* value
-        if not PyDict_CheckExact(info) or len(<dict>info) != len(self.columns):
+        if not PyDict_CheckExact(info) or len(<dict>info) != len(self.fields):
             return False
         while PyDict_Next(info, &position, &key, &value):
-            column = <Column>self.columns[i]
-            if key is not <PyObject*>column.key:
-                if type(<object>key) is not str or <str>(<object>key) != column.key:
+            field = <Field>self.fields[i]
+            if key is not <PyObject*>field.key:
+                if type(<object>key) is not str or <str>(<object>key) != field.key:
                     return False
-            if not write_value(<object>value, column, slot):
+            if not write_value(<object>value, field, slot):
                 return False
             i += 1
         return True
 
 
-cdef bint write_value(object value, Column column, char* slot) noexcept:
+cdef bint write_value(object value, Field field, char* slot) noexcept:
     cdef int overflow = 0
     cdef int64_t integer
     cdef double real
     cdef const char* source
-    cdef char* target = slot + column.offset
-    if column.kind == FLOAT:
+    cdef char* target = slot + field.offset
+    if field.kind == FLOAT:
         if not PyFloat_CheckExact(value):
             return False
         real = PyFloat_AS_DOUBLE(value)
         memcpy(target, &real, sizeof(real))
         return True
-    if column.kind == BOOL:
+    if field.kind == BOOL:
         if not PyBool_Check(value):
             return False
-        target[0] = value is True
+        target[0] = <char>(value is True)
         return True
-    if column.kind == INT:
+    if field.kind == INT:
         if not PyLong_CheckExact(value):
             return False
         integer = PyLong_AsLongLongAndOverflow(value, &overflow)
+        if overflow:
+            return False
         memcpy(target, &integer, sizeof(integer))
-        return not overflow
-    if column.kind == NESTED:
-        return column.nested.write(value, slot)
-    if column.kind == SCALAR:
-        if Py_TYPE(value) != column.row.scalar:
+        return True
+    if field.kind == NESTED:
+        return field.nested.write(value, slot)
+    if field.kind == SCALAR:
+        if Py_TYPE(value) != field.row.scalar:
             return False
     elif not cnp.PyArray_CheckExact(value):
         return False
-    source = row_of(value, &column.row, NULL, True)
+    source = row_of(value, &field.row, NULL, True)
     if source is NULL:
         return False
-    memcpy(target, source, column.row.nbytes)
+    memcpy(target, source, field.row.nbytes)
     return True
 
 
@@ -131,66 +134,66 @@ def schema_of(info, size):
 
 cdef Schema build(object info, list places, int depth):
     cdef Schema schema
-    cdef Column column
-    cdef list columns = []
+    cdef Field field
+    cdef list fields = []
     if type(info) is not dict or depth > MAX_DEPTH:
         return None
     for key, value in info.items():
         if type(key) is not str or key.startswith("_") or key == "final_obs":
             return None
-        column = describe(key, value, places, depth)
-        if column is None or places[0] > places[1]:
+        field = describe(key, value, places, depth)
+        if field is None or places[0] > places[1]:
             return None
-        columns.append(column)
+        fields.append(field)
     schema = Schema.__new__(Schema)
-    schema.columns = tuple(columns)
+    schema.fields = tuple(fields)
     schema.signature = tuple([
         (
-            column.key, <int>column.kind,
-            column.nested.signature if column.nested is not None
-            else (column.dtype.str, column.dtype.char, column.shape),
+            field.key, <int>field.kind,
+            field.nested.signature if field.nested is not None
+            else (field.dtype.str, field.dtype.char, field.shape),
         )
-        for column in columns
+        for field in fields
     ])
     return schema
 
 
-cdef Column describe(str key, object value, list places, int depth):
-    cdef Column column = Column.__new__(Column)
+cdef Field describe(str key, object value, list places, int depth):
+    cdef Field field = Field.__new__(Field)
     cdef type kind = type(value)
     cdef int i
-    column.key = key
-    column.shape = ()
+    field.key = key
+    field.shape = ()
     if kind is dict:
-        column.kind = NESTED
-        column.nested = build(value, places, depth + 1)
-        return None if column.nested is None else column
+        field.kind = NESTED
+        field.nested = build(value, places, depth + 1)
+        return None if field.nested is None else field
     if kind is bool:
-        column.kind = BOOL
+        field.kind = BOOL
     elif kind is int:
-        column.kind = INT
+        field.kind = INT
     elif kind is float:
-        column.kind = FLOAT
+        field.kind = FLOAT
     elif kind is np.ndarray:
-        column.kind = ARRAY
-        column.shape = value.shape
+        field.kind = ARRAY
+        field.shape = value.shape
     elif issubclass(kind, np.number) and np.dtype(kind).type is kind:
-        column.kind = SCALAR
+        field.kind = SCALAR
     else:
         return None
-    column.dtype = value.dtype if column.kind in (SCALAR, ARRAY) else np.dtype(kind)
-    if column.kind == INT and column.dtype.itemsize != sizeof(int64_t):
+    field.dtype = value.dtype if field.kind in (SCALAR, ARRAY) else np.dtype(kind)
+    if field.kind == INT and field.dtype.itemsize != sizeof(int64_t):
         return None
-    if not column.dtype.isnative or column.dtype.metadata is not None:
+    if not field.dtype.isnative or field.dtype.metadata is not None:
         return None
-    for i in range(len(column.shape)):
-        column.dims[i] = column.shape[i]
-    if not describe_row(&column.row, column.dtype, len(column.shape), column.dims):
+    for i in range(len(field.shape)):
+        field.dims[i] = field.shape[i]
+    if not describe_row(&field.row, field.dtype, <int>len(field.shape), field.dims):
         return None
-    alignment = column.dtype.alignment
-    column.offset = (places[0] + alignment - 1) // alignment * alignment
-    places[0] = column.offset + <Py_ssize_t>column.row.nbytes
-    return column
+    alignment = field.dtype.alignment
+    field.offset = (places[0] + alignment - 1) // alignment * alignment
+    places[0] = field.offset + <Py_ssize_t>field.row.nbytes
+    return field
 
 
 @cython.final
@@ -200,17 +203,19 @@ cdef class SlotWriter:
     Args:
         slots: Writable uint8 array of shape ``(n, size)``, rows of which begin at multiples
             of 16 bytes.
+
+    Attributes:
+        new_schema: The number and the signature of the schema that was numbered last, or None.
     """
 
     def __cinit__(self, slots):
-        if (
-            type(slots) is not np.ndarray or slots.ndim != 2 or slots.dtype != np.uint8
-            or not slots.flags.carray or slots.shape[1] % HEADER_BYTES or slots.shape[1] == 0
-        ):
-            raise ValueError("expected slots as a writable uint8 array of shape (n, 16 * k)")
-        self._slots = slots.view()
-        self._n, self._size = slots.shape
-        self._data = <char*>cnp.PyArray_DATA(<cnp.ndarray>self._slots)
+        self._slots = checked_array(slots, cnp.NPY_UINT8, 2, -1, WRITE, "slots")
+        self._n = cnp.PyArray_DIM(self._slots, 0)
+        self._size = cnp.PyArray_DIM(self._slots, 1)
+        if self._size == 0 or self._size % HEADER_BYTES:
+            raise ValueError(
+                f"expected slots of a multiple of {HEADER_BYTES} bytes, got {self._size}")
+        self._data = <char*>cnp.PyArray_DATA(self._slots)
         self._schemas = [None]
         self._latest = [0] * self._n
         self._numbers = {}
@@ -228,13 +233,15 @@ cdef class SlotWriter:
     def put(self, env, info):
         """Write an info into its slot.
 
+        A slot that does not get its info has the number 0, whatever its other bytes are.
+
         Returns:
-            True if it is there. Otherwise the info goes by message; what is returned goes with
-            it: the number and signature of a schema that is used from now on, or None.
+            ``IN_SLOT``; ``WITH_MESSAGE`` where the info goes by message; or ``WITH_SCHEMA``
+            where ``new_schema`` goes with that message.
         """
         return self.put_info(env, info)
 
-    cdef object put_info(self, Py_ssize_t env, object info):
+    cdef InfoPut put_info(self, Py_ssize_t env, object info) except? WITH_MESSAGE:
         cdef uint32_t number
         cdef char* slot
         cdef Schema schema
@@ -244,33 +251,26 @@ cdef class SlotWriter:
         if number == 0 or not (<Schema>self._schemas[number]).write(info, slot):
             schema = schema_of(info, self._size)
             if schema is None:
-                return None
+                return WITH_MESSAGE
             found = self._numbers.get(schema.signature)
             if found is None:
-                return self.learn(schema)
+                return WITH_SCHEMA if self.learn(schema) else WITH_MESSAGE
             number = found
             if not (<Schema>self._schemas[number]).write(info, slot):
-                return None
+                return WITH_MESSAGE
             self._latest[env] = number
         self.put_number(env, number)
-        return True
+        return IN_SLOT
 
-    cdef object learn(self, Schema schema):
+    cdef bint learn(self, Schema schema) except -1:
+        """Number a schema; False where there are as many as a worker may have."""
         if len(self._schemas) > MAX_SCHEMAS:
-            return None
+            return False
         number = len(self._schemas)
         self._schemas.append(schema)
         self._numbers[schema.signature] = number
-        return number, schema.signature
-
-
-cdef bint is_array(cnp.ndarray array, int type_num, int ndim) noexcept:
-    return (
-        cnp.PyArray_TYPE(array) == type_num
-        and cnp.PyArray_NDIM(array) == ndim
-        and cnp.PyArray_CHKFLAGS(array, cnp.NPY_ARRAY_CARRAY_RO)
-        and cnp.PyArray_ISNOTSWAPPED(array)
-    )
+        self.new_schema = (number, schema.signature)
+        return True
 
 
 def same_schema(
@@ -286,7 +286,9 @@ def same_schema(
         table: int32 array of shape ``(num_workers, MAX_SCHEMAS + 1)``: the parent's number of
             each worker's schema, 0 for none and -1 for one that is not known yet.
         workers: int32 array of shape ``(n,)``: the worker of each environment.
-        out: int32 array of shape ``(n,)`` for the result.
+        out: int32 array of shape ``(n,)`` for the result; unspecified where an error is raised.
+            A number is looked at once, since a worker may change it: it is checked and
+            written in one loop.
 
     Returns:
         The number if it is the same everywhere, else -1.
@@ -295,9 +297,8 @@ def same_schema(
         RuntimeError: A slot holds a number that its worker has not told of.
     """
     if not (
-        is_array(slots, cnp.NPY_UINT8, 2) and is_array(table, cnp.NPY_INT32, 2)
-        and is_array(workers, cnp.NPY_INT32, 1) and is_array(out, cnp.NPY_INT32, 1)
-        and cnp.PyArray_CHKFLAGS(out, cnp.NPY_ARRAY_WRITEABLE)
+        is_array(slots, cnp.NPY_UINT8, 2, READ) and is_array(table, cnp.NPY_INT32, 2, READ)
+        and is_array(workers, cnp.NPY_INT32, 1, READ) and is_array(out, cnp.NPY_INT32, 1, WRITE)
     ):
         raise ValueError("expected contiguous arrays of uint8 and int32")
     cdef Py_ssize_t i, n = cnp.PyArray_DIM(slots, 0)
@@ -326,3 +327,108 @@ def same_schema(
             raise RuntimeError(f"the info slot of environment {i} is corrupt")
         same = same and numbers[i] == numbers[0]
     return numbers[0] if n > 0 and same else -1
+
+
+# --- the values of one schema in all slots --------------------------------------------------
+
+cdef class SlotColumn:
+    """The values of one field in all slots."""
+
+    cdef str key
+    cdef str mask_key
+    cdef SlotColumns nested
+    cdef cnp.dtype descr
+    cdef Py_ssize_t offset
+    cdef size_t nbytes
+    cdef int ndim
+    cdef cnp.npy_intp[cnp.NPY_MAXDIMS] dims
+
+
+@cython.final
+cdef class SlotColumns:
+    """Where the values of a schema lie in each slot.
+
+    Args:
+        slots: C-contiguous uint8 array of shape ``(n, size)``; it is kept alive.
+        columns: For each key of the schema, in order, ``(key, offset, dtype, shape)`` for a value
+            in the bytes from ``offset`` of a slot, or ``(key, SlotColumns)`` for a nested info.
+
+    Raises:
+        ValueError: ``slots`` is another kind of array, or a value does not lie within a slot.
+    """
+
+    cdef cnp.ndarray _slots
+    cdef const char* _data
+    cdef cnp.npy_intp _n
+    cdef Py_ssize_t _size
+    cdef list _columns
+
+    def __cinit__(self, slots, columns):
+        self._columns = []
+        self._slots = checked_array(slots, cnp.NPY_UINT8, 2, -1, READ, "slots")
+        self._n = cnp.PyArray_DIM(self._slots, 0)
+        self._size = cnp.PyArray_DIM(self._slots, 1)
+        self._data = <const char*>cnp.PyArray_DATA(self._slots)
+        for key, *place in columns:
+            self._columns.append(self.placed(key, place))
+
+    cdef SlotColumn placed(self, str key, list place):
+        cdef SlotColumn column = SlotColumn.__new__(SlotColumn)
+        cdef int i
+        column.key = key
+        column.mask_key = f"_{key}"
+        if len(place) == 1:
+            column.nested = place[0]
+            if column.nested is None or column.nested._n != self._n:
+                raise ValueError(f"expected columns of {self._n} slots for {key!r}")
+            return column
+        offset, dtype, shape = place
+        column.descr = np.dtype(dtype)
+        if column.descr.hasobject or len(shape) >= cnp.NPY_MAXDIMS:
+            raise ValueError(f"{key!r} cannot lie in a slot: {dtype}, {shape}")
+        nbytes = column.descr.itemsize
+        column.dims[0] = self._n
+        for i in range(len(shape)):
+            column.dims[i + 1] = shape[i]
+            nbytes *= shape[i]
+        column.ndim = <int>len(shape) + 1
+        if offset < 0 or nbytes < 0 or offset + nbytes > self._size:
+            raise ValueError(f"{key!r} does not lie within a slot of {self._size} bytes")
+        column.offset = offset
+        column.nbytes = nbytes
+        return column
+
+    def infos(self):
+        """The infos where every environment's has this schema.
+
+        Returns:
+            A new dict with, for each key, a new array of shape ``(n, *shape)`` or a dict, and
+            a bool array of shape ``(n,)`` that is True, as Gymnasium's ``_add_info`` makes them.
+        """
+        cdef SlotColumn column
+        cdef dict infos = {}
+        for column in self._columns:
+            if column.nested is not None:
+                infos[column.key] = column.nested.infos()
+            else:
+                infos[column.key] = self.copied(column)
+            mask = cnp.PyArray_EMPTY(1, &self._n, cnp.NPY_BOOL, 0)
+            memset(cnp.PyArray_DATA(<cnp.ndarray>mask), 1, <size_t>self._n)
+            infos[column.mask_key] = mask
+        return infos
+
+    cdef object copied(self, SlotColumn column):
+        cdef cnp.npy_intp i
+        cdef const char* source = self._data + column.offset
+        cdef char* target
+        array = empty_array(column.ndim, column.dims, column.descr)
+        target = <char*>cnp.PyArray_DATA(<cnp.ndarray>array)
+        if column.nbytes == sizeof(double):
+            for i in range(self._n):
+                memcpy(target + i * <Py_ssize_t>sizeof(double), source + i * self._size,
+                       sizeof(double))
+        else:
+            for i in range(self._n):
+                memcpy(target + i * <Py_ssize_t>column.nbytes, source + i * self._size,
+                       column.nbytes)
+        return array

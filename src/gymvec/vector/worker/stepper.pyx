@@ -9,8 +9,9 @@ from libc.stdint cimport int32_t, uint32_t
 from gymvec.vector.transport.control cimport COMMAND_BITS, IMMEDIATE, SECOND_SET
 from gymvec.vector.transport.control_worker cimport Worker
 from gymvec.vector.transport.action_block cimport ActionBlock
+from gymvec.kernels.arrays cimport WRITE, checked_array
 from gymvec.kernels.rows cimport RowWriter
-from gymvec.vector.transport.info_schemas cimport SlotWriter
+from gymvec.vector.transport.info_schemas cimport IN_SLOT, WITH_SCHEMA, InfoPut, SlotWriter
 from gymvec.vector.stepping cimport DISABLED, StepBlocks, of_reset, step_one
 
 import numpy as np
@@ -41,8 +42,8 @@ cdef class Stepper:
     cdef list _writers
     cdef StepBlocks _blocks
     cdef SlotWriter _slots
-    cdef object _message_array
-    cdef object _over_array
+    cdef cnp.ndarray _message_array
+    cdef cnp.ndarray _over_array
     cdef cnp.npy_bool* _messages
     cdef cnp.npy_bool* _over
     cdef int _mode
@@ -75,23 +76,15 @@ cdef class Stepper:
             or slots._n != n
         ):
             raise ValueError(f"expected {n} writers, rewards, flags and slots")
-        if (
-            not cnp.PyArray_CheckExact(messages)
-            or cnp.PyArray_NDIM(messages) != 1
-            or cnp.PyArray_DIM(messages, 0) != n
-            or cnp.PyArray_TYPE(messages) != cnp.NPY_BOOL
-            or not cnp.PyArray_CHKFLAGS(messages, cnp.NPY_ARRAY_CARRAY)
-        ):
-            raise ValueError(f"expected messages as a writable bool array of shape ({n},)")
+        self._message_array = checked_array(messages, cnp.NPY_BOOL, 1, n, WRITE, "messages")
         self._envs = envs
         self._sets = sets
         self._writers = sets[0]
         self._blocks = blocks
         self._slots = slots
-        self._message_array = messages.view()
         self._over_array = np.zeros(n, dtype=np.bool_)
-        self._messages = <cnp.npy_bool*>cnp.PyArray_DATA(<cnp.ndarray>self._message_array)
-        self._over = <cnp.npy_bool*>cnp.PyArray_DATA(<cnp.ndarray>self._over_array)
+        self._messages = <cnp.npy_bool*>cnp.PyArray_DATA(self._message_array)
+        self._over = <cnp.npy_bool*>cnp.PyArray_DATA(self._over_array)
         self._mode = autoreset_mode
         self._first = first
         self._keep = keep
@@ -118,7 +111,7 @@ cdef class Stepper:
         self._slots.put_number(i, 0)
         self._known[i] = None
         observation, info = of_reset(self._envs[i].reset(**arguments))
-        self._over[i] = self._blocks.store(i, 0.0, False, False)
+        self._over[i] = <cnp.npy_bool>self._blocks.store(i, 0.0, False, False)
         self.write(i, observation, [info])
 
     cdef int use(self, bint second) except -1:
@@ -149,6 +142,7 @@ cdef class Stepper:
     cdef int write(self, Py_ssize_t i, object observation, list infos) except -1:
         cdef object others = None
         cdef object schema = None
+        cdef InfoPut put
         writer = self._writers[i]
         if type(writer) is RowWriter:
             (<RowWriter>writer).put(observation)
@@ -160,10 +154,11 @@ cdef class Stepper:
                 # The parent takes an empty slot without a message for this.
                 infos = []
             else:
-                schema = self._slots.put_info(i, info)
-                if schema is True:
+                put = self._slots.put_info(i, info)
+                if put == IN_SLOT:
                     infos = []
-                    schema = None
+                elif put == WITH_SCHEMA:
+                    schema = self._slots.new_schema
         if others and not infos:
             if same_constants(others, self._known[i]):
                 return 0
