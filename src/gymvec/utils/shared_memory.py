@@ -74,7 +74,7 @@ def create_shared_memory(space: Space[Any], n: int = 1, ctx: ModuleType = mp) ->
     Example:
         >>> from gymnasium.spaces import Box
         >>> create_shared_memory(Box(0, 1, (3,)), n=2).get_obj()  # doctest: +ELLIPSIS
-        <multiprocessing.sharedctypes.c_float_Array_6 object at ...>
+        <...c_float_Array_6 object at ...>
     """
     return create_shared_memory.dispatch(space.__class__)(space, n=n, ctx=ctx)
 
