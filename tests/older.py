@@ -63,7 +63,10 @@ RULES = [
         (r"utils/test_batching\.py::test_batch_differing_spaces", _ERRORS),
         (r"utils/test_batching\.py::test_not_a_list_of_spaces", _ERRORS),
         (r"property/test_random_spaces\.py::test_batch_differing_spaces", _ERRORS),
-        (r"vector/async/test_async_requests\.py::test_spaces_whose_batches_have_no_actions", _LENGTHS),
+        (
+            r"vector/async/test_async_requests\.py::test_spaces_whose_batches_have_no_actions",
+            _LENGTHS,
+        ),
         (r"utils/test_iterate\.py::test_a_dict_that_failed_has_ended", _LENGTHS),
         (r"utils/test_iterate\.py::test_unequal_lengths", _LENGTHS),
         (r"utils/test_shared_memory_values\.py::test_odd_values_of_a_tuple", _LENGTHS),
