@@ -87,7 +87,7 @@ class Workers:
             daemon: Whether the processes are daemonic.
             name: Name of the owner's class, for the names of the processes.
             cores: The cores to pin workers to, in turn; None to leave that to the system.
-            config: Further fields of :class:`gymvec.vector.worker.main.WorkerConfig`.
+            config: Further fields of :class:`gymvec.vector.transport.messages.WorkerConfig`.
 
         Raises:
             TypeError: A function cannot be pickled; the message names the environment.
