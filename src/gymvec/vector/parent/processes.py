@@ -50,7 +50,7 @@ class _Plan(NamedTuple):
 class Workers:
     """The processes of one vector environment and the parent's ends of their pipes.
 
-    Whoever drops it without :meth:`end`, such as a constructor that was interrupted, ends them.
+    Dropping it without :meth:`end`, as an interrupted constructor does, ends them.
 
     Attributes:
         processes: The processes.
@@ -186,7 +186,7 @@ class Workers:
         return _has_ended(self.processes[worker])
 
     def exit_code(self, worker: int) -> int | None:
-        """The exit code of a process that is ending or gone; None if nobody can know it."""
+        """The exit code of a process that is ending or gone; None if the system no longer knows it."""
         process = self.processes[worker]
         _wait([process], _TERM_SECONDS)
         code: int | None = process.exitcode
