@@ -8,9 +8,9 @@ SESSION = $(NOX) --envdir $(VENV) $(NOXFLAGS) -s
 TESTS = $(SESSION) tests --
 PARALLEL := -n $(JOBS) --dist loadfile
 
-C_CODE := $(filter-out csrc/test_% csrc/fuzz_%,$(wildcard csrc/*.c))
-C_TESTS := $(notdir $(basename $(wildcard csrc/test_*.c)))
-C_FUZZ := $(filter-out fuzz_driver,$(notdir $(basename $(wildcard csrc/fuzz_*.c))))
+C_CODE := $(wildcard csrc/*.c)
+C_TESTS := $(notdir $(basename $(wildcard csrc/tests/test_*.c)))
+C_FUZZ := $(filter-out fuzz_driver,$(notdir $(basename $(wildcard csrc/fuzz/fuzz_*.c))))
 # Named like their sessions in noxfile.py.
 SESSIONS := demo test-light test-portable sanitize matrix dist dist-test wheels bench table docs types format
 
@@ -71,9 +71,9 @@ ARGUMENTS_test_handovers.thread := 10000
 ARGUMENTS_test_handovers.portable := 10000
 
 .SECONDEXPANSION:
-build/c/%: csrc/$$(basename $$*).c $$(if $$(findstring fuzz_,$$*),csrc/fuzz_driver.c) $(C_CODE) $(wildcard csrc/*.h)
+build/c/%: $$(wildcard csrc/*/$$(basename $$*).c) $$(if $$(findstring fuzz_,$$*),csrc/fuzz/fuzz_driver.c) $(C_CODE) $(wildcard csrc/*.h csrc/*/*.h)
 	mkdir -p $(@D)
-	$(CC) -std=c11 -Wall -Wextra -Wconversion -Werror -g -O1 -pthread $(FLAGS$(suffix $@)) $(filter %.c,$^) -lm -o $@
+	$(CC) -std=c11 -Wall -Wextra -Wconversion -Werror -g -O1 -pthread -Icsrc -Icsrc/tests $(FLAGS$(suffix $@)) $(filter %.c,$^) -lm -o $@
 
 test-c: $(C_PROGRAMS:%=build/c/%) ## The C tests: plain, portable, with sanitizers of addresses and of threads
 	$(foreach program,$^,$(program) $(ARGUMENTS_$(notdir $(program))) &&) true

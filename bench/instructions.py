@@ -24,7 +24,7 @@ import gymvec
 from gymvec.vector.parent import worker_pool as pool
 from gymvec.vector.parent.processes import Workers
 from gymvec.vector.transport.control_worker import Worker
-from gymvec.vector.transport.messages import MessagePipe, Subject, dumps, join_parts
+from gymvec.vector.transport.messages import MessageKind, MessagePipe, dumps, join_parts
 
 WORKERS = (1, 2, 4, 8, 16, 32, 64)
 MOST_A_WORKER = 2000
@@ -52,7 +52,7 @@ class Absent(Workers):
         for part in layout.slices:
             ours, theirs = context.Pipe()
             envs = range(part.start, part.stop)
-            reports = [(env, Subject.ANSWER, dumps(description)) for env in envs]
+            reports = [(env, MessageKind.ANSWER, dumps(description)) for env in envs]
             MessagePipe(theirs).post(join_parts(reports))
             self.processes.append(None)
             self.pipes.append(MessagePipe(ours))

@@ -1,4 +1,4 @@
-"""The asserts of csrc/test_csrc.c, compiled with the sanitizers."""
+"""The asserts of csrc/tests/test_csrc.c, compiled with the sanitizers."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ SANITIZERS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recove
 @pytest.mark.parametrize("flags", [SANITIZERS, ["-O3"]], ids=["sanitized", "optimised"])
 def test_csrc(tmp_path, flags):
     program = tmp_path / "test_csrc"
-    sources = [CSRC / "test_csrc.c", CSRC / "rows.c"]
+    sources = [CSRC / "tests" / "test_csrc.c", CSRC / "rows.c"]
     subprocess.run(
         [*COMPILER, *WARNINGS, *flags, f"-I{CSRC}", *sources, "-lm", "-o", program], check=True
     )

@@ -117,7 +117,8 @@ def test_there_are_modules():
 @pytest.mark.parametrize("name", ["kernels.rows", "utils._array_spaces", "utils._dispatch"])
 def test_stubs_name_what_there_is(name):
     module = importlib.import_module(f"gymvec.{name}")
-    stub = (importlib.resources.files("gymvec") / f"{name.replace('.', '/')}.pyi").read_text()
+    file = f"{name.replace('.', '/')}.pyi"
+    stub = (importlib.resources.files("gymvec") / file).read_text()
     for public in re.findall(r"^(?:def|class) (\w+)", stub, re.M):
         assert hasattr(module, public), public
         assert inspect.getdoc(getattr(module, public)), public

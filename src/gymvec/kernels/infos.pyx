@@ -179,7 +179,7 @@ cdef class InfoBatch:
     ) except -1:
         cdef bint is_dict = PyDict_Check(value)
         if not column.is_bound():
-            # Whoever gathers may reach the arrays, and give one another shape.
+            # The caller can reach the arrays, and may give one another shape.
             add_item(self.infos, column.key, value, position, self._n)
             return 0
         if column.nested is not None:

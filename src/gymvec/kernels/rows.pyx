@@ -485,7 +485,7 @@ cdef class RowWriter:
         if block.ndim == 0:
             raise ValueError("expected a block of rows, got an array without dimensions")
         checked_index(i, block.shape[0])
-        # A view of its own, whose shape nobody else can change.
+        # A view of its own: no other code can change its shape.
         self._target = np.asarray(block)[i, ...]
         self._plain = (
             is_contiguous(self._target, WRITE)

@@ -26,7 +26,7 @@ __all__ = ["Failure", "Host", "OutOfTimeError", "reason_of"]
 _POSIX = os.name == "posix"
 _SLICE_SECONDS = 0.05
 _STOP_PATIENCE = 1000
-# What a host has beyond the limit of an order before it ends itself, for when nobody else does.
+# Seconds beyond the limit of an order after which a host ends itself, where its parent does not.
 _GRACE_SECONDS = 5.0
 
 
@@ -194,7 +194,7 @@ def _serve(connection: Any, log: str, start_method: str) -> None:
             # What the kernel ends it by, also where the parent takes no notice of it (nohup).
             signal.signal(signal.SIGHUP, signal.SIG_DFL)
     let_interrupts_through()
-    # Nobody reads them here, and where they are errors, as in tests, they would end a measurement.
+    # No user reads them here. Where they are errors, as in tests, they would end a measurement.
     warnings.simplefilter("ignore")
     held: dict[str, Any] = {}
     connection.send(None)

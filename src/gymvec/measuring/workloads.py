@@ -51,7 +51,7 @@ class Registered:
 
 
 def action_batches(space: Space[Any], count: int = 64) -> list[Any]:
-    """The same random batches of actions for whoever asks."""
+    """Random batches of actions, the same ones in each call."""
     space.seed(SEED)
     return [space.sample() for _ in range(count)]
 
@@ -116,7 +116,7 @@ class BareLoops:
         count = min(num_envs, count)
         bounds = [num_envs * i // count for i in range(count + 1)]
         self._pipes, self._processes = [], []
-        # Kept, because its memory is given to others as soon as nobody here has it.
+        # Kept, because its memory is given to others as soon as nothing refers to it.
         self._barrier = multiprocessing.Barrier(count)
         make = CloudpickleWrapper(env_fn)
         for core, (start, stop) in zip(_cores(count), itertools.pairwise(bounds), strict=True):

@@ -117,7 +117,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
     importable, as for the start methods ``"spawn"`` and ``"forkserver"``. Where the context
     forks, they come from a fork server, or are spawned.
 
-    With ``batch_size`` below ``num_envs`` nobody waits for the slowest: :meth:`recv` returns
+    With ``batch_size`` below ``num_envs`` no call waits for the slowest: :meth:`recv` returns
     the environments that are ready first, and :meth:`send` steps them on while the others are
     still at work. :meth:`reset` and :meth:`step` are then short for :meth:`async_reset` or
     :meth:`send`, and :meth:`recv`.
@@ -256,7 +256,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
                 worker are one object, or those with ``observation_mode="different"`` do not go
                 together.
         """
-        # Made a second time: nobody could end the workers of the first.
+        # Made a second time: nothing else could end the workers of the first.
         self.__del__()
         # Until the end there is nothing to close.
         self.closed = True
@@ -780,7 +780,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
             )
             observations = self._observations.some(envs)
         except Exception as error:
-            # Whoever waited once more would get the same.
+            # A second wait would raise the same.
             batches.release(envs.tolist())
             text = f"The answers of environments {envs.tolist()} do not make a batch.\n"
             raise error from WorkerTraceback(text, envs.tolist())
@@ -995,7 +995,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
                 self.__dict__.pop(name, None)
 
     def __del__(self) -> None:
-        """End the workers of an environment that nobody closed."""
+        """End the workers of an environment that was not closed."""
         pool = self.__dict__.get("_pool")
         if pool is not None:
             pool.close(0.0)
@@ -1169,7 +1169,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
             observations = self._batch_of_copies(copies) if copies else self._next_batch()
             infos = self._infos(messages)
         except Exception:
-            # Whoever waited once more would get the same.
+            # A second wait would raise the same.
             self._gate.state = _IDLE
             raise
         if self._snapshots is not None:
@@ -1246,7 +1246,7 @@ class AsyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray]):
 
     def _settle(self) -> None:
         """Wait until the workers are free; who answers meanwhile is kept for :meth:`recv`."""
-        # Where environments are late with another call, nobody else is at work.
+        # Where environments are late with another call, no other one is at work.
         if not self._pool.gate.timed_out:
             self._pool.timed = True
             try:

@@ -139,7 +139,7 @@ class SyncVectorEnv(VectorEnv[ObsType, ActType, np.ndarray], Generic[ObsType, Ac
             self._make_arrays(self.num_envs)
             self._bind()
         except BaseException:
-            # Nobody else can close them, and nobody shall once more.
+            # No other code can close them, and none shall do it again.
             self._close_each()
             self.closed = True
             raise

@@ -157,7 +157,7 @@ cdef class StepResults:
                 raise ValueError(
                     f"expected a contiguous array of {self._n} rows of numbers, got {block!r}"
                 )
-            # A view of its own, whose shape nobody else can change.
+            # A view of its own: no other code can change its shape.
             kept_block = block.view()
             self._blocks.append(kept_block)
             self._nbytes += <size_t>cnp.PyArray_NBYTES(<cnp.ndarray>kept_block)

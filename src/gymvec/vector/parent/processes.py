@@ -50,7 +50,7 @@ class _Plan(NamedTuple):
 class Workers:
     """The processes of one vector environment and the parent's ends of their pipes.
 
-    Whoever drops it without :meth:`end`, such as a constructor that was interrupted, ends them.
+    Dropping it without :meth:`end`, as an interrupted constructor does, ends them.
 
     Attributes:
         processes: The processes.
@@ -87,7 +87,7 @@ class Workers:
             daemon: Whether the processes are daemonic.
             name: Name of the owner's class, for the names of the processes.
             cores: The cores to pin workers to, in turn; None to leave that to the system.
-            config: Further fields of :class:`gymvec.vector.worker.main.WorkerConfig`.
+            config: Further fields of :class:`gymvec.vector.transport.messages.WorkerConfig`.
 
         Raises:
             TypeError: A function cannot be pickled; the message names the environment.
@@ -186,7 +186,7 @@ class Workers:
         return _has_ended(self.processes[worker])
 
     def exit_code(self, worker: int) -> int | None:
-        """The exit code of a process that is ending or gone; None if nobody can know it."""
+        """The exit code of a process that is ending or gone; None if the system no longer knows it."""
         process = self.processes[worker]
         _wait([process], _TERM_SECONDS)
         code: int | None = process.exitcode

@@ -17,10 +17,10 @@ Order = tuple[Command, dict[int, bytes] | None]
 
 
 class Batches:
-    """Who is at work, and who answered first.
+    """Which environments are at work, and which answered first.
 
     An environment that was sent to is at work until its answer is taken, then *ready* until it
-    is returned; both is *busy*. The answer of one that is ready stays where it is: nobody
+    is returned; both is *busy*. The answer of one that is ready stays where it is: nothing
     writes there before the environment is sent to again.
 
     Args:
@@ -84,7 +84,7 @@ class Batches:
             raise
 
     def defer(self, command: Command, arguments: dict[int, bytes] | None) -> None:
-        """Let all environments be sent a command once nobody is at work, and none before."""
+        """Let all environments be sent a command once no environment is at work, and none before."""
         busy = np.ones_like(self.busy)
         # None takes the place of an earlier one, whose seeds would be lost.
         deferred = [*self.deferred, (command, arguments)]
@@ -125,7 +125,7 @@ class Batches:
                 return np.array(envs, dtype=np.int64)
 
     def settle(self, deadline: float | None) -> None:
-        """Wait until nobody is at work. Then the workers are free for other calls.
+        """Wait until no environment is at work. Then the workers are free for other calls.
 
         Raises:
             TimedOut: The deadline has passed.

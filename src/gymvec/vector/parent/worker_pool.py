@@ -71,7 +71,7 @@ class WorkerPool:
         gate: Where the pool sets what keeps a step from being sent at once.
         daemon: Whether the processes are daemonic.
         name: Name of the owner's class, for the names of the processes.
-        config: Further fields of :class:`gymvec.vector.worker.main.WorkerConfig`.
+        config: Further fields of :class:`gymvec.vector.transport.messages.WorkerConfig`.
         wait: ``"auto"``, ``"spin"`` or ``"block"``.
         polling: Whether to sleep in naps where there are futexes.
         cores: The cores to pin workers to, in turn, or None.

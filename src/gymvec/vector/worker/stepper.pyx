@@ -67,7 +67,7 @@ cdef class Stepper:
         send,
     ):
         cdef Py_ssize_t n = len(envs)
-        # Lists of its own, which nobody shortens. Not so `envs`: who closes one takes it out.
+        # Lists of its own, which no other code shortens. Not so `envs`: closing one takes it out.
         cdef list sets = [list(of_set) for of_set in writers]
         if (
             not 1 <= len(sets) <= 2
@@ -172,7 +172,7 @@ cdef class Stepper:
 
 
 cdef bint is_constant(object value) noexcept:
-    """Whether nobody can tell one such value from an equal one of the same type."""
+    """Whether such a value cannot be told from an equal one of the same type."""
     return type(value) is str or type(value) is int or type(value) is bytes or value is None
 
 

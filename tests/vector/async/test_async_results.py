@@ -343,6 +343,26 @@ def test_a_subclass_with_its_own_way_to_begin_and_to_wait():
     envs.close()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"copy": False}, {"step_timeout": 60.0}, {"on_worker_death": "restart"}],
+    ids=str,
+)
+def test_plain_steps_are_compiled(options, monkeypatch):
+    """They are looked at one by one only where one takes long."""
+    envs = AsyncVectorEnv([lambda: Scripted(length=99)] * 2, **options)
+    envs.reset()
+    envs.step(ZEROS[:2])
+    looks = []
+    collect = envs._pool.collect
+    monkeypatch.setattr(envs._pool, "collect", lambda wait: looks.append(wait) or collect(wait))
+    for _ in range(20):
+        envs.step(ZEROS[:2])
+    assert len(looks) < 20
+    monkeypatch.undo()
+    envs.close()
+
+
 class Images(gym.Env):
     """Its large observations differ from step to step, and some environments take longer."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from gymvec.vector.transport.memory import Layout
 
-PAGE = Path(__file__).parents[2] / "docs" / "internals" / "memory.md"
+PAGE = Path(__file__).parents[3] / "docs" / "internals" / "memory.md"
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As libFuzzer and AFL++ call it; without them csrc/fuzz_driver.c does. */
+/* As libFuzzer and AFL++ call it; without them csrc/fuzz/fuzz_driver.c does. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 typedef struct {

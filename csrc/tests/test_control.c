@@ -128,7 +128,7 @@ static void test_protocol(void)
     CHECK(gv_drain(parent, NULL, 2, &count, &queue) == GV_OK && count == 2);
     CHECK(gv_drain(parent, envs, 2, &count, &queue) == GV_OK && count == 1 && envs[0] == 2);
 
-    CHECK(gv_parent_counts(parent).wakes == 0); /* nobody slept */
+    CHECK(gv_parent_counts(parent).wakes == 0); /* no side slept */
     CHECK(gv_worker_counts(workers[0]).wakes == 0);
     gv_worker_close(workers[0]);
     gv_worker_close(workers[1]);
