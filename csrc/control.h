@@ -44,11 +44,11 @@ typedef enum gv_status {
     GV_OUTSIDE,     /* header or queue does not fit into the mapping */
     GV_OVERLAP,     /* header and queues share bytes */
     GV_BAD_ENV,     /* no such environment */
-    GV_BAD_QUEUE,    /* no such worker */
+    GV_BAD_QUEUE,   /* no such worker */
     GV_DUPLICATE,   /* the same environment twice in one call */
     GV_PENDING,     /* an environment whose last command is unanswered */
     GV_NOT_PENDING, /* an answer to no command, or a wait for more answers than are due */
-    GV_DEAD,   /* an environment of a worker that was given up */
+    GV_DEAD,        /* an environment of a worker that was given up */
     GV_CORRUPT      /* shared words hold what no worker writes */
 } gv_status;
 
@@ -74,8 +74,8 @@ typedef struct gv_counts {
 typedef struct gv_parent gv_parent;
 typedef struct gv_worker gv_worker;
 
-/* Bytes of a header and of a queue, multiples of GV_LINE. 0 for a number of environments that is 0 or
- * above GV_MAX_ENVS. */
+/* Bytes of a header and of a queue, multiples of GV_LINE. 0 for a number of environments that is 0
+ * or above GV_MAX_ENVS. */
 size_t gv_header_size(void);
 size_t gv_queue_size(uint32_t envs);
 
@@ -87,8 +87,8 @@ uint64_t gv_now(void);
 uint64_t gv_later(uint64_t time, uint64_t ns);
 
 /* Takes a mapping over as parent and puts all its words into their first state: before any worker
- * opens its queue. Environments are numbered queue by queue. *bad_index is the queue at fault (queues:
- * the header). */
+ * opens its queue. Environments are numbered queue by queue. *bad_index is the queue at fault
+ * (queues: the header). */
 gv_status gv_parent_open(void *base, size_t length, size_t header, const gv_region *places,
                          uint32_t queues, gv_policy policy, gv_parent **out, uint32_t *bad_index);
 void gv_parent_close(gv_parent *parent);
@@ -98,14 +98,15 @@ void gv_parent_close(gv_parent *parent);
  * first environment at fault (gv_send_all: the environment). An immediate command's answer is
  * published at once, another's with the worker's whole pass. */
 gv_status gv_send_all(gv_parent *parent, uint32_t opcode, bool immediate, uint32_t *bad_index);
-gv_status gv_send(gv_parent *parent, const int64_t *envs, size_t count, uint32_t opcode, bool immediate,
-                  size_t *bad_index);
+gv_status gv_send(gv_parent *parent, const int64_t *envs, size_t count, uint32_t opcode,
+                  bool immediate, size_t *bad_index);
 
 /* Wakes a worker without a command. */
 gv_status gv_notify_worker(gv_parent *parent, uint32_t queue);
 
 /* Waits until `count` answers are there, for at most `ns`; *available is how many are. With
- * `gil_held` it only spins, for at most GV_GIL_HELD_NS, and GV_TIMEOUT asks for a second call without. */
+ * `gil_held` it only spins, for at most GV_GIL_HELD_NS, and GV_TIMEOUT asks for a second call
+ * without. */
 gv_status gv_parent_wait(gv_parent *parent, uint32_t count, uint64_t ns, bool gil_held,
                          uint32_t *available);
 
@@ -119,9 +120,9 @@ gv_status gv_drain(gv_parent *parent, int64_t *envs, uint32_t limit, uint32_t *c
  * that were not taken count as not given. */
 gv_status gv_mark_dead(gv_parent *parent, uint32_t queue, int64_t *envs, uint32_t *count);
 
-/* Puts a queue into its first state, for a new worker in place of one that is dead and reaped, given
- * up or not: nothing is pending there, and answers that were not taken are dropped. Before the new
- * worker opens it. The header stays: its counters only ever grow. */
+/* Puts a queue into its first state, for a new worker in place of one that is dead and reaped,
+ * given up or not: nothing is pending there, and answers that were not taken are dropped. Before
+ * the new worker opens it. The header stays: its counters only ever grow. */
 gv_status gv_reset_queue(gv_parent *parent, uint32_t queue);
 
 uint32_t gv_num_envs(const gv_parent *parent);
@@ -134,8 +135,8 @@ gv_status gv_queue_pending(const gv_parent *parent, uint32_t queue, uint32_t *pe
 gv_status gv_queue_lacking(const gv_parent *parent, uint32_t queue, uint32_t *lacking);
 gv_counts gv_parent_counts(const gv_parent *parent);
 
-gv_status gv_worker_open(void *base, size_t length, size_t header, gv_region place, gv_policy policy,
-                         gv_worker **out);
+gv_status gv_worker_open(void *base, size_t length, size_t header, gv_region place,
+                         gv_policy policy, gv_worker **out);
 void gv_worker_close(gv_worker *worker);
 
 /* Waits until the doorbell rang since the last pass began; publishes first what is unpublished.

@@ -170,8 +170,8 @@ gv_status gv_send_all(gv_parent *self, uint32_t opcode, bool immediate, uint32_t
     return GV_OK;
 }
 
-gv_status gv_send(gv_parent *self, const int64_t *envs, size_t count, uint32_t opcode, bool immediate,
-                  size_t *bad_index)
+gv_status gv_send(gv_parent *self, const int64_t *envs, size_t count, uint32_t opcode,
+                  bool immediate, size_t *bad_index)
 {
     gv_status status = GV_OK;
     size_t checked = 0;
@@ -249,8 +249,8 @@ gv_status gv_parent_wait(gv_parent *self, uint32_t count, uint64_t ns, bool gil_
     uint64_t until = 0;
     bool begun = false; /* answers that are there already need no clock */
     for (;;) {
-        /* The doorbell before the look: a ring after this load ends the sleep below. `done` before the
-         * tails: what it counts is then seen in the tails (acquire, as part of sequential
+        /* The doorbell before the look: a ring after this load ends the sleep below. `done` before
+         * the tails: what it counts is then seen in the tails (acquire, as part of sequential
          * consistency), so that `target` is never beyond the answers that are still to come and
          * every alarm that is not exact is early. */
         uint32_t heard = atomic_load_explicit(&header->doorbell, memory_order_acquire);
@@ -280,7 +280,8 @@ gv_status gv_parent_wait(gv_parent *self, uint32_t count, uint64_t ns, bool gil_
             continue;
         if (gil_held)
             return GV_TIMEOUT;
-        status = gv_sleep(&self->waiter, &header->asleep, &header->done, target, &header->doorbell, heard, until);
+        status = gv_sleep(&self->waiter, &header->asleep, &header->done, target, &header->doorbell,
+                          heard, until);
         if (status == GV_OK)
             continue;
         /* The tails are the truth: a worker that died before it published did answer. */

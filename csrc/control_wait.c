@@ -315,13 +315,13 @@ static gv_status futex_wait(gv_waiter *self, word *doorbell, uint32_t heard, con
 
 #endif
 
-/* The sleeper stores `asleep`, then loads `watched`; the other side changes `watched` and `doorbell`,
- * then loads `asleep`. All of these are sequentially consistent, so that at least one of the two
- * sees the other's change. With release and acquire each load may come before its own side's store
- * is visible, both miss, and the sleeper is not woken. A doorbell rung between the check and the
- * system call fails the kernel's own comparison. */
-gv_status gv_sleep(gv_waiter *self, word *asleep, const word *watched, uint32_t goal, word *doorbell,
-                  uint32_t heard, uint64_t until)
+/* The sleeper stores `asleep`, then loads `watched`; the other side changes `watched` and
+ * `doorbell`, then loads `asleep`. All of these are sequentially consistent, so that at least one
+ * of the two sees the other's change. With release and acquire each load may come before its own
+ * side's store is visible, both miss, and the sleeper is not woken. A doorbell rung between the
+ * check and the system call fails the kernel's own comparison. */
+gv_status gv_sleep(gv_waiter *self, word *asleep, const word *watched, uint32_t goal,
+                   word *doorbell, uint32_t heard, uint64_t until)
 {
     self->slept = true;
     if (self->policy.polling)

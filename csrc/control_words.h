@@ -12,8 +12,8 @@ _Static_assert(sizeof(_Atomic uint32_t) == 4, "a futex is four bytes");
 typedef _Atomic uint32_t word;
 
 /* Each line has one writer, named behind its words; all workers write the lines of `done` and of
- * the header's `doorbell`, and every side may write the line of `contended_until`. All zero is the first
- * state.
+ * the header's `doorbell`, and every side may write the line of `contended_until`. All zero is the
+ * first state.
  */
 struct shared_header {
     word done;         /* workers: answers published */
@@ -40,8 +40,8 @@ struct completion {
 };
 
 struct worker_queue {
-    word doorbell;    /* parent */
-    word rung_at; /* parent: when, as gv_moment */
+    word doorbell; /* parent */
+    word rung_at;  /* parent: when, as gv_moment */
     char pad0[56];
     word asleep; /* worker */
     word tail;   /* worker: answers given; the next one goes to slot tail % capacity */
@@ -171,8 +171,8 @@ bool gv_spin(gv_waiter *self, const word *watched, uint32_t goal, const word *ch
 
 /* Sleeps until `doorbell` is no longer `heard`, unless `watched` has reached `goal` already.
  * GV_OK may come early: look again. */
-gv_status gv_sleep(gv_waiter *self, word *asleep, const word *watched, uint32_t goal, word *doorbell,
-                  uint32_t heard, uint64_t until);
+gv_status gv_sleep(gv_waiter *self, word *asleep, const word *watched, uint32_t goal,
+                   word *doorbell, uint32_t heard, uint64_t until);
 
 /* Changes `doorbell`, and wakes the other side if that said that it is asleep. */
 void gv_notify(gv_waiter *self, word *doorbell, const word *asleep);

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 struct env_slot {
-    uint32_t seen;  /* seq of the last command taken */
-    bool owed : 1;  /* taken and not answered */
+    uint32_t seen;      /* seq of the last command taken */
+    bool owed : 1;      /* taken and not answered */
     bool immediate : 1; /* of the command taken */
 };
 
@@ -89,8 +89,8 @@ gv_status gv_worker_wait(gv_worker *self, uint64_t ns, bool gil_held)
             if (gil_held)
                 return GV_TIMEOUT;
             do {
-                status = gv_sleep(&self->waiter, &self->queue->asleep, doorbell, goal, doorbell, self->heard,
-                                 until);
+                status = gv_sleep(&self->waiter, &self->queue->asleep, doorbell, goal, doorbell,
+                                  self->heard, until);
                 if (gv_reached(atomic_load_explicit(doorbell, memory_order_acquire), goal)) {
                     status = GV_OK;
                     break;
@@ -130,8 +130,8 @@ int32_t gv_take(gv_worker *self, uint32_t *opcode)
     return -1;
 }
 
-/* The one add of `count` that takes `done` across `target` rings, so that a target of an earlier wait
- * wakes no parent. Memory order: see gv_sleep and gv_parent_wait. */
+/* The one add of `count` that takes `done` across `target` rings, so that a target of an earlier
+ * wait wakes no parent. Memory order: see gv_sleep and gv_parent_wait. */
 static void publish(gv_worker *self, uint32_t count)
 {
     struct shared_header *header = self->header;

@@ -4,8 +4,8 @@
  * whose memory is corrupt. Statuses may then be errors and environments may be named that did not
  * answer, but no index is outside, no count is above what is due, and every wait ends in its time.
  * The mapping lies at the end of its allocation, so that AddressSanitizer sees what is outside. */
-#include "control.h"
 #include "check.h"
+#include "control.h"
 #include "fuzz.h"
 
 #include <pthread.h>
@@ -181,7 +181,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     open_anywhere(&in, other.base, length);
     gv_parent *parent = NULL;
     gv_worker *workers[LANES] = {NULL};
-    CHECK(gv_parent_open(other.base, length, 0, places, LANES, policy, &parent, &bad_index) == GV_OK);
+    CHECK(gv_parent_open(other.base, length, 0, places, LANES, policy, &parent, &bad_index) ==
+          GV_OK);
     for (uint32_t i = 0; i < LANES; i++)
         CHECK(gv_worker_open(other.base, length, 0, places[i], policy, &workers[i]) == GV_OK);
     /* A thread costs a hundred inputs. */

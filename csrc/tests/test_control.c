@@ -28,7 +28,7 @@ static void test_places(void)
     gv_parent *parent;
     gv_worker *worker;
     uint32_t bad_index;
-#define OPEN(length, header, places, queues)                                                           \
+#define OPEN(length, header, places, queues)                                                       \
     gv_parent_open(world.base, length, header, places, queues, BLOCK, &parent, &bad_index)
     CHECK(OPEN(world.length, 0, world.places, 0) == GV_BAD_SIZE);
     CHECK(OPEN(world.length, 8, world.places, 2) == GV_MISALIGNED && bad_index == 2);
@@ -88,7 +88,8 @@ static void test_protocol(void)
     CHECK(gv_pending(parent, 0, &pending) == GV_OK && !pending);
     CHECK(gv_pending(parent, 5, &pending) == GV_BAD_ENV);
     CHECK(gv_queue_pending(parent, 1, &count) == GV_OK && count == 1);
-    CHECK(gv_queue_pending(parent, 2, &count) == GV_BAD_QUEUE && gv_notify_worker(parent, 2) == GV_BAD_QUEUE);
+    CHECK(gv_queue_pending(parent, 2, &count) == GV_BAD_QUEUE &&
+          gv_notify_worker(parent, 2) == GV_BAD_QUEUE);
     CHECK(gv_queue_lacking(parent, 0, &count) == GV_OK && count == 1);
     CHECK(gv_queue_lacking(parent, 2, &count) == GV_BAD_QUEUE);
 

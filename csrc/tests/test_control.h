@@ -10,8 +10,8 @@
 #define _DEFAULT_SOURCE
 #endif
 
-#include "control.h"
 #include "check.h"
+#include "control.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -36,8 +36,8 @@ static inline uint32_t next_random(uint32_t *state)
     return *state;
 }
 
-/* One mapping with header, queues and a row an environment: the action, and the worker's reply to it,
- * written without atomics so that only the words order them. */
+/* One mapping with header, queues and a row an environment: the action, and the worker's reply to
+ * it, written without atomics so that only the words order them. */
 struct row {
     uint64_t action;
     uint64_t reply;

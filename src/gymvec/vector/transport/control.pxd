@@ -66,7 +66,8 @@ cdef extern from "control.h" nogil:
     uint64_t gv_now()
     uint64_t gv_later(uint64_t time, uint64_t ns)
     gv_status gv_parent_open(void *base, size_t length, size_t header, const gv_region *places,
-                             uint32_t queues, gv_policy policy, gv_parent **out, uint32_t *bad_index)
+                             uint32_t queues, gv_policy policy, gv_parent **out,
+                             uint32_t *bad_index)
     void gv_parent_close(gv_parent *parent)
     gv_status gv_send_all(gv_parent *parent, uint32_t opcode, c_bool immediate, uint32_t *bad_index)
     gv_status gv_send(gv_parent *parent, const int64_t *envs, size_t count, uint32_t opcode,

@@ -1,9 +1,8 @@
 """What both sides of the control words share: sizes, the hold on the memory, waiting.
 
-The C files do the work (``csrc/control.h`` says what it is); here and in the modules of the two sides
-arguments are checked, the mapping is gil_held, and statuses become exceptions. An object is used by one
-thread at a time: while ``wait`` is without the GIL, every other method raises. The GIL guards that
-flag.
+The C files do the work (``csrc/control.h`` says what it is). This module and those of the two sides
+check arguments, hold the mapping, and turn statuses into exceptions. One thread at a time uses an
+object: while ``wait`` is without the GIL, every other method raises. The GIL guards that flag.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer

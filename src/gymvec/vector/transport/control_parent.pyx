@@ -12,8 +12,8 @@ from gymvec.vector.transport.control cimport (
     GV_PARENT_SPIN_NS, as_integer, as_num_envs, as_offset, c_bool, fill_policy, gv_mark_dead,
     gv_counts, gv_drain, gv_queue_lacking, gv_queue_pending, gv_num_envs, gv_num_queues,
     gv_num_pending, gv_parent_close, gv_parent_counts, gv_parent_open, gv_parent_wait, gv_pending,
-    gv_region, gv_policy, gv_reset_queue, gv_notify_worker, gv_send, gv_send_all, gv_status, nanoseconds,
-    raise_status,
+    gv_region, gv_policy, gv_reset_queue, gv_notify_worker, gv_send, gv_send_all, gv_status,
+    nanoseconds, raise_status,
 )
 
 
@@ -31,7 +31,7 @@ cdef class Parent(_Mapping):
     Environments are numbered queue by queue.
 
     Args:
-        buffer: Writable, contiguous shared memory; gil_held until ``close``.
+        buffer: Writable, contiguous shared memory; held until ``close``.
         header_offset: Where in `buffer` the ``header_size()`` bytes of the header begin.
         queues: For each worker, where its ``queue_size(num_envs)`` bytes begin, and `num_envs`.
         wait: ``"auto"`` spins for a moment and then sleeps, ``"spin"`` never
@@ -72,7 +72,8 @@ cdef class Parent(_Mapping):
         finally:
             PyMem_Free(places)
         if status != GV_OK:
-            raise_status(status, "the header" if bad_index == <uint32_t>count else f"queue {bad_index}")
+            at_fault = "the header" if bad_index == <uint32_t>count else f"queue {bad_index}"
+            raise_status(status, at_fault)
         self._num_envs = gv_num_envs(self._handle)
         self._ids = <int64_t *>PyMem_Malloc(self._num_envs * sizeof(int64_t))
         if self._ids == NULL:
@@ -185,7 +186,7 @@ cdef class Parent(_Mapping):
         return count
 
     cdef Py_ssize_t _copy_ids(self, Py_buffer *view) except -2:
-        """How many ids the buffer gil_held, or -1 when it is not one of native 64-bit integers."""
+        """How many ids the buffer holds, or -1 when it is not one of native 64-bit integers."""
         cdef Py_ssize_t i
         cdef char *format = view.format
         cdef const char *data = <const char *>view.buf

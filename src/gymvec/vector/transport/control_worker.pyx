@@ -14,7 +14,7 @@ cdef class Worker(_Mapping):
     """A worker's side. Environments are numbered from 0 within its queue.
 
     Args:
-        buffer: The parent's shared memory as this process has it; gil_held until ``close``.
+        buffer: The parent's shared memory as this process has it; held until ``close``.
         header_offset: As for ``Parent``.
         queue_offset: Where this worker's queue begins.
         num_envs: How many environments it has.

@@ -28,7 +28,7 @@ cdef extern from *:
     const bint GV_THREADED
 
 THREADED = bool(GV_THREADED)
-"""Whether vector environments use :class:`ThreadedMessagePipe`: on Windows and in portable builds."""
+"""Whether vector environments use :class:`ThreadedMessagePipe`: on Windows, in portable builds."""
 
 cdef enum:
     HEADER_BYTES = 8  # the size of the message
@@ -336,7 +336,8 @@ def publish(doorbell, command, envs, list messages not None, bint immediate):
     """Send a command and take its messages, both or neither.
 
     Args:
-        doorbell: The parent's control words, a :class:`gymvec.vector.transport.control_parent.Parent`.
+        doorbell: The parent's control words, a
+            :class:`gymvec.vector.transport.control_parent.Parent`.
         command: Opcode.
         envs: The environments; None for all.
         messages: Pairs of a pipe and a message, still to be flushed.

@@ -18,6 +18,7 @@ import numpy as np
 
 cnp.import_array()
 
+
 @cython.final
 cdef class Stepper:
     """Steps and resets the environments of one worker, and writes what they return.
@@ -198,8 +199,8 @@ cdef bint same_constants(object values, object known) except -1:
 
 
 def serve_pass(
-    Worker doorbell not None, Stepper stepper, int step_command, actions, dict commands not None, fail,
-    post,
+    Worker doorbell not None, Stepper stepper, int step_command, actions,
+    dict commands not None, fail, post,
 ):
     """Do what the parent asks of each environment, answer, and publish the answers.
 
@@ -207,8 +208,8 @@ def serve_pass(
         doorbell: The worker's control words.
         stepper: Steps the environments; None where they could not be built.
         step_command: The command of a step whose action lies in ``actions``.
-        actions: An :class:`gymvec.vector.transport.action_block.ActionBlock`, or a function of an environment's
-            number in the vector environment.
+        actions: An :class:`gymvec.vector.transport.action_block.ActionBlock`, or a function of
+            an environment's number in the vector environment.
         commands: Functions of an environment, from 0, by other commands.
         fail: Called with an environment and what it raised.
         post: Called after an answer to a command that is ``IMMEDIATE``.
