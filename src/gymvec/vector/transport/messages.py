@@ -91,7 +91,7 @@ class MessageKind(IntEnum):
     ARGUMENT = 5  # what comes with the parent's command
 
 
-_SUBJECTS = tuple(MessageKind)
+_KINDS = tuple(MessageKind)
 # Of a part: the environment, the kind, and the bytes of the content that follows.
 _HEAD = Struct("<qQQ")
 
@@ -110,7 +110,7 @@ def parts_of(message: bytes) -> Iterator[tuple[int, MessageKind, memoryview]]:
     while at < len(view):
         env, kind, size = _HEAD.unpack_from(view, at)
         at += _HEAD.size
-        yield env, _SUBJECTS[kind], view[at : at + size]
+        yield env, _KINDS[kind], view[at : at + size]
         at += size
 
 
